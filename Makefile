@@ -1,0 +1,50 @@
+# Needs Python 3.11+, make and a way to PyPI; everything else is fetched.
+# Another Python: make test PYTHON=python3.12
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+# A uv on the PATH is used if it meets `required-version` in pyproject.toml, else one of our own.
+UV := $(shell uv cache dir >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
+
+export UV_PYTHON := $(PYTHON)
+export UV_PYTHON_DOWNLOADS := never
+export UV_PROJECT_ENVIRONMENT := .venv
+export UV_SYSTEM_CERTS := 1
+
+.PHONY: help demo test check bench clean python
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/synced ## see hooks at work, offline, in a minute
+	$(BIN)/python examples/demo/demo.py
+
+test: check ## all checks, then all tests; the engine fully covered
+	$(BIN)/pytest --cov=checkrail.engine --cov-branch --cov-fail-under=100
+
+check: .venv/synced ## lint, format, types and import directions
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: .venv/synced ## measure against the bars and the peers
+	$(BIN)/python bench/run.py
+
+clean: ## remove everything that make and the tools made
+	rm -rf .venv .tools bench/.envs .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.venv/synced: pyproject.toml uv.lock | python $(UV)
+	$(UV) sync --all-extras --frozen
+	@touch $@
+
+.tools/bin/uv: | python
+	$(PYTHON) -m venv .tools
+	.tools/bin/pip install --quiet --disable-pip-version-check "uv>=0.11"
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Checkrail needs Python 3.11 or newer, but $(PYTHON) is: $$($(PYTHON) --version 2>&1)" >&2; \
+		echo "Name a newer one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }

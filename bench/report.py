@@ -1,0 +1,144 @@
+"""The results as text for a terminal, Markdown for the docs, or JSON."""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bars import Bar
+from environments import PeerResult
+from measure import BARE, HOOK_COUNTS, Timing
+
+Table = list[list[str]]
+
+
+@dataclass(frozen=True)
+class Results:
+    returning: list[Timing]
+    suspending: list[Timing]
+    empty: list[Timing]
+    peers: list[PeerResult]
+    startup_ms: dict[str, float | None]
+    bars: list[Bar]
+
+
+def as_text(results: Results) -> str:
+    return _render(results, "{}", _text_table)
+
+
+def as_markdown(results: Results) -> str:
+    return _render(results, "### {}", _markdown_table)
+
+
+def as_json(results: Results) -> str:
+    bars = [asdict(bar) | {"held": bar.held} for bar in results.bars]
+    return json.dumps(asdict(results) | {"machine": machine(), "bars": bars}, indent=2)
+
+
+def machine() -> str:
+    """The processor, its cores and the Python, and nothing that names the machine."""
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{_cpu_model()}, {os.cpu_count()} cores, {platform.system()}, {python}"
+
+
+def _render(results: Results, heading: str, table: Callable[[Table], str]) -> str:
+    sections = {
+        "Hooks that return at once": _by_hook_count(
+            [*results.returning, *_peer_timings(results.peers)]
+        ),
+        "Hooks that suspend": _by_hook_count(results.suspending),
+        "No hook at the point": _empty_table(results.empty),
+        "Starting up": _startup_table(results.startup_ms),
+        "Bars": _bars_table(results.bars),
+    }
+    parts = [f"{heading.format(title)}\n\n{table(t)}" for title, t in sections.items()]
+    notes = [machine() + ".", _legend(), *_peer_notes(results.peers)]
+    return "\n\n".join([*parts, "\n".join(notes)])
+
+
+def _legend() -> str:
+    return (
+        "CPU time, medians of alternating rounds: "
+        "µs a dispatch, µs a hook, and the ratio to the bare loop beside it."
+    )
+
+
+def _by_hook_count(timings: Iterable[Timing]) -> Table:
+    found = {(t.name, t.hooks): t for t in timings}
+    names = dict.fromkeys(name for name, _ in found)
+    head = ["", *(f"{n} hook{'s' * (n > 1)}" for n in HOOK_COUNTS)]
+    return [
+        head,
+        *([name, *(_cell(found[name, n]) for n in HOOK_COUNTS)] for name in names),
+    ]
+
+
+def _cell(timing: Timing) -> str:
+    dispatch, hook = timing.dispatch_ns / 1000, timing.hook_ns / 1000
+    return f"{dispatch:.2f} · {hook:.2f} · {timing.ratio:.1f}×"
+
+
+def _empty_table(timings: Iterable[Timing]) -> Table:
+    rows = [[t.name, f"{t.dispatch_ns:.0f} ns", f"{t.ratio:.2f}×"] for t in timings]
+    return [["", "cost", "ratio"], *rows]
+
+
+def _startup_table(startup_ms: dict[str, float | None]) -> Table:
+    rows = [[name, _amount(ms, " ms")] for name, ms in startup_ms.items()]
+    return [["", "median"], *rows]
+
+
+def _bars_table(bars: Iterable[Bar]) -> Table:
+    rows = [
+        [
+            bar.what,
+            f"≤ {bar.limit:g}{bar.unit}",
+            _amount(bar.found, bar.unit),
+            "PASS" if bar.held else "FAIL",
+        ]
+        for bar in bars
+    ]
+    return [["", "bar", "found", ""], *rows]
+
+
+def _amount(amount: float | None, unit: str) -> str:
+    return "not measured" if amount is None else f"{amount:.2f}{unit}"
+
+
+def _peer_timings(peers: Iterable[PeerResult]) -> list[Timing]:
+    """The peers' rows; their bare loops served for the ratios only."""
+    return [t for peer in peers for t in peer.timings if t.name != BARE]
+
+
+def _peer_notes(peers: Iterable[PeerResult]) -> list[str]:
+    measured = [f"{p.package} {p.version}" for p in peers if p.version]
+    missing = [f"{p.package}: not measured: {p.not_measured}" for p in peers if p.not_measured]
+    if measured:
+        measured = [f"Each in a process of its own: {', '.join(measured)}."]
+    return measured + missing
+
+
+def _text_table(table: Table) -> str:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "\n".join(_text_row(row, widths) for row in table)
+
+
+def _text_row(row: Sequence[str], widths: Sequence[int]) -> str:
+    first, *rest = zip(row, widths, strict=True)
+    cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
+    return "  " + "   ".join(cells).rstrip()
+
+
+def _markdown_table(table: Table) -> str:
+    head, *rows = table
+    rule = ["---", *("---:" for _ in head[1:])]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.partition(":")[2] for line in lines if line.startswith("model name")]
+    return models[0].strip() if models else platform.machine()

@@ -1,0 +1,47 @@
+"""Measure Checkrail against the bare loop and its peers; exit 1 if a bar is missed."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import report
+from bars import judge
+from environments import PEERS, measure_peer
+from processes import measured_by
+from startup import startup_times
+
+
+def main() -> int:
+    options = parse()
+    try:
+        results = measure(with_peers=options.peers)
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.stderr)
+    print(options.show(results))
+    return 0 if all(bar.held for bar in results.bars) else 1
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    shape = parser.add_mutually_exclusive_group()
+    for flag, show in (("--json", report.as_json), ("--markdown", report.as_markdown)):
+        shape.add_argument(flag, dest="show", action="store_const", const=show)
+    parser.add_argument("--no-peers", dest="peers", action="store_false")
+    parser.set_defaults(show=report.as_text)
+    return parser.parse_args()
+
+
+def measure(*, with_peers: bool) -> report.Results:
+    startup_ms = startup_times()
+    engine = measured_by(Path(sys.executable), "engine").sections
+    return report.Results(
+        **engine,
+        peers=[measure_peer(peer) for peer in PEERS if with_peers],
+        startup_ms=startup_ms,
+        bars=judge(**engine, startup_ms=startup_ms),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

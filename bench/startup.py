@@ -1,0 +1,50 @@
+"""How long a process takes to start, on the wall clock."""
+
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+
+ROUNDS = 15
+COMMAND = Path(sys.executable).with_name("checkrail")
+
+PYTHON = "python -c pass"
+IMPORT = "import checkrail"
+HELP = "checkrail --help"
+
+
+def startup_times() -> dict[str, float | None]:
+    """Median milliseconds of each command, in turns; None where one does not run."""
+    commands = {
+        PYTHON: [sys.executable, "-c", "pass"],
+        IMPORT: [sys.executable, "-c", "import checkrail"],
+        HELP: [str(COMMAND), "--help"],
+    }
+    running = {name: command for name, command in commands.items() if _runs(command)}
+    samples: dict[str, list[float]] = {name: [] for name in running}
+    for _ in range(ROUNDS):
+        for name, command in running.items():
+            samples[name].append(_milliseconds(command))
+    return {
+        name: statistics.median(samples[name]) if name in running else None for name in commands
+    }
+
+
+def _runs(command: list[str]) -> bool:
+    """Whether a command succeeds. It also leaves the bytecode cached."""
+    try:
+        _start(command)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def _milliseconds(command: list[str]) -> float:
+    started = perf_counter()
+    _start(command)
+    return (perf_counter() - started) * 1000
+
+
+def _start(command: list[str]) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

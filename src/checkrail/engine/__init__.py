@@ -1,0 +1,1 @@
+"""The hook engine: points, decisions, lanes, records. Standard library only, and no I/O."""

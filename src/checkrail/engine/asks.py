@@ -1,0 +1,107 @@
+"""Asking a person: what is put to them, what they can answer, and what that does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from checkrail.engine.dispatch import STRICTNESS, Dispatch, log
+from checkrail.engine.errors import InvalidOutcomeError
+from checkrail.engine.outcomes import UNSET, Ask, Block, Fail
+from checkrail.engine.points import Decision, HookPoint, Lane
+from checkrail.engine.values import digest
+
+if TYPE_CHECKING:
+    from checkrail.engine.binding import Bound
+    from checkrail.engine.event import Context
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked: may this value pass? Their answer holds for this digest only."""
+
+    hook: str
+    point: HookPoint
+    reason: str
+    value: Any
+    digest: str
+    context: Context
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What a person answered, perhaps with an edited value."""
+
+    approved: bool
+    value: Any = UNSET
+    reason: str = ""
+
+
+AskHandler = Callable[[Question], Awaitable[Approval]]
+
+
+async def settle_asks(d: Dispatch) -> None:
+    """Put every question of a dispatch to a person, unless it is refused or retried anyway."""
+    asks, d.asks = d.asks, ()
+    held, d.held = d.held, ()
+    d.bound = None
+    after = tuple(lane for lane in d.plan if lane[0] is not Lane.TRANSFORM)
+    d.lanes = ((Lane.TRANSFORM, held), *after)
+    known = d.outcome
+    if known is not None and STRICTNESS[known.decision] > STRICTNESS[Decision.ASK]:
+        d.lanes = after
+        return
+    for bound, ask in asks:
+        refused = await _refused(d, bound, ask)
+        if refused is not None:
+            d.decide(bound, refused)
+            d.lanes = after
+            return
+
+
+async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> Block | Fail | None:
+    seen = digest(d.value)
+    reason = ask.reason or f"{bound.where} asks for approval"
+    question = Question(
+        bound.spec.name, bound.point, reason, d.value, seen, d.scope.context, ask.timeout
+    )
+    try:
+        approval = await _answer(d, question)
+    except TimeoutError:
+        return _meaning(ask.on_timeout, f"{reason}: nobody answered in time", "ask_timeout")
+    except Exception as error:
+        log.exception("the approval handler failed on the question of %s", bound.where)
+        told = f"{reason}: the question could not be put ({type(error).__name__})"
+        return Block(told, 500, "ask_failed")
+    if approval is None:
+        return Block(f"{reason}, but there is nobody to ask", 403, "ask_unanswered")
+    if not approval.approved:
+        return _meaning(ask.on_deny, approval.reason or f"{reason}: denied", "ask_denied")
+    return _approved(d, bound, approval)
+
+
+async def _answer(d: Dispatch, question: Question) -> Approval | None:
+    handler = d.scope.ask
+    if handler is None:
+        return None
+    async with asyncio.timeout(question.timeout):
+        return await handler(question)
+
+
+def _meaning(said: str, reason: str, code: str) -> Block | Fail | None:
+    if said == "continue":
+        return None
+    return Fail(reason, code) if said == "fail" else Block(reason, 403, code)
+
+
+def _approved(d: Dispatch, bound: Bound, approval: Approval) -> Block | None:
+    if approval.value is not UNSET:
+        try:
+            d.set_value(bound.contract.changed(approval.value, d.value))
+        except InvalidOutcomeError as error:
+            return Block(f"the approved value does not fit: {error}", 500, "ask_failed")
+    d.approved |= {(bound, digest(d.value))}
+    return None

@@ -1,0 +1,192 @@
+"""A hook at one point, checked against the point's contract and ready to be called."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from checkrail.engine.errors import HookRefusedError
+from checkrail.engine.event import variant
+from checkrail.engine.hook import FAILURE_KINDS, HookSpec
+from checkrail.engine.matchers import TOOL_POINTS, matcher
+from checkrail.engine.outcomes import Outcome
+from checkrail.engine.points import CONTRACTS, Contract, Decision, HookPoint, Lane, Place
+
+SYNC, SYNC_VALUE, ASYNC, ASYNC_VALUE = range(4)
+
+Entry = tuple["Bound", Callable[..., Any], Callable[[Any], Any] | None, float, int]
+"""What the dispatch needs of a hook: itself, its function, its condition, timeout and kind."""
+
+
+class Bound:
+    """One hook at one point."""
+
+    __slots__ = (
+        "contract",
+        "declared",
+        "entry",
+        "identity",
+        "lane",
+        "level",
+        "order",
+        "point",
+        "policy",
+        "shadow",
+        "spec",
+    )
+
+    def __init__(self, spec: HookSpec, place: Place, level: object, order: int) -> None:
+        self.spec = spec
+        self.point: HookPoint = place.point
+        self.declared = place.declared
+        self.contract: Contract = CONTRACTS[place.point]
+        self.level = level
+        self.identity = (level, spec.name)
+        self.order = order
+        self.shadow = spec.mode == "shadow"
+        self.lane: Lane = spec.lane or self.contract.lanes[0]
+        _check(self)
+        self.policy = _policy(self)
+        self.entry: Entry = _entry(self, place)
+
+    @property
+    def where(self) -> str:
+        """The hook and its point, as messages name them."""
+        return f"hook {self.spec.name!r} at {self.point}"
+
+
+def _check(bound: Bound) -> None:
+    spec, contract = bound.spec, bound.contract
+    if bound.lane not in contract.lanes:
+        allowed = ", ".join(contract.lanes)
+        _refuse(bound, f"{bound.point} has no {bound.lane} lane", f"Its lanes are: {allowed}")
+    if spec.background and bound.lane is not Lane.OBSERVE:
+        remedy = "Only observers can: give it lane observe, or take background away"
+        _refuse(bound, f"a {bound.lane} hook cannot run in the background", remedy)
+    if "block" in spec.on_error.values() and not _may_block(bound):
+        problem = f"on_error: block cannot be honoured by {bound.lane} at {bound.point}"
+        _refuse(bound, problem, "Say on_error: continue")
+    if "tools" in spec.match and bound.point not in TOOL_POINTS:
+        remedy = f"Leave it out, or use one of {', '.join(sorted(TOOL_POINTS))}"
+        _refuse(bound, f"`tools` can never match at {bound.point}", remedy)
+    if spec.thread and inspect.iscoroutinefunction(spec.fn):
+        _refuse(bound, "an async function cannot be moved into a thread", "Make it a plain def")
+    _check_decisions(bound)
+
+
+def _may_block(bound: Bound) -> bool:
+    """Say whether a failure may block. At a finish hook `block` is known, and means: log louder."""
+    if bound.declared == "on_run_finish":
+        return True
+    return bound.contract.block and bound.lane is not Lane.OBSERVE
+
+
+def _check_decisions(bound: Bound) -> None:
+    allowed = bound.contract.decisions if bound.lane is not Lane.OBSERVE else {Decision.CONTINUE}
+    declared = bound.spec.decisions
+    if declared is not None:
+        wrong = declared - allowed
+    else:
+        told = _annotated(bound.spec.fn)
+        wrong = told if told and not told & allowed else frozenset()
+    if wrong:
+        problem = f"{bound.point} does not allow {', '.join(sorted(wrong))} in lane {bound.lane}"
+        _refuse(bound, problem, f"Allowed are: {', '.join(sorted(allowed))}")
+
+
+def _annotated(fn: Any) -> frozenset[Decision]:
+    """Find the decisions, beyond going on, that a function's annotation promises."""
+    try:
+        returned = typing.get_type_hints(getattr(fn, "__func__", fn)).get("return")
+    except Exception:  # noqa: BLE001 - annotations are the user's, and may name anything
+        return frozenset()
+    kinds = typing.get_args(returned) or (returned,)
+    found = {
+        kind.decision
+        for kind in kinds
+        if isinstance(kind, type) and issubclass(kind, Outcome) and hasattr(kind, "decision")
+    }
+    return frozenset(found) - {Decision.CONTINUE}
+
+
+def _refuse(bound: Bound, problem: str, remedy: str) -> typing.NoReturn:
+    raise HookRefusedError(bound.spec.name, problem, remedy)
+
+
+def _policy(bound: Bound) -> Mapping[str, str]:
+    """Say what each kind of failure does: continue, block or fail."""
+    if bound.lane is Lane.OBSERVE:
+        return dict.fromkeys(FAILURE_KINDS, "continue")
+    closed = bound.lane is Lane.GATE or bound.point is HookPoint.BEFORE_RUN
+    policy = dict.fromkeys(FAILURE_KINDS, "block" if closed else "continue")
+    policy["invalid"] = "fail" if bound.contract.block else "continue"
+    return policy | dict(bound.spec.on_error)
+
+
+def _entry(bound: Bound, place: Place) -> Entry:
+    spec = bound.spec
+    fn, when = spec.fn, spec.when
+    is_async, with_value = is_async_callable(fn), takes_value(fn, spec.name)
+    if when is not None and takes_value(when, spec.name):
+        when = _spread(when)
+    if spec.thread:
+        fn, is_async = _in_thread(fn), True
+    if spec.config:
+        fn = _configured(fn, spec.config)
+        when = _configured(when, spec.config) if when is not None else None
+    tests = [test for test in (place.guard, matcher(spec.match), when) if test is not None]
+    kind = 2 * is_async + with_value
+    return bound, fn, _every(tests), spec.timeout, kind
+
+
+def _every(tests: list[Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
+    if len(tests) <= 1:
+        return tests[0] if tests else None
+    *first, last = tests
+
+    def condition(event: Any) -> Any:
+        return all(test(event) for test in first) and last(event)
+
+    return condition
+
+
+def _spread(when: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda event: when(event, event.value)
+
+
+def _in_thread(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return functools.partial(asyncio.to_thread, fn)
+
+
+def _configured(fn: Callable[..., Any], config: Mapping[str, Any]) -> Callable[..., Any]:
+    return lambda event, *value: fn(variant(event, config=config), *value)
+
+
+def is_async_callable(fn: Any) -> bool:
+    """Say whether calling this gives something to await."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(
+        getattr(fn, "__call__", None),  # noqa: B004 - the bound method is wanted
+    )
+
+
+def takes_value(fn: Any, name: str) -> bool:
+    """Say whether a callable has a second positional parameter; refuse one that fits neither."""
+    try:
+        signature = inspect.signature(fn)
+    except (ValueError, TypeError):
+        return False
+    for arguments in ((None, None), (None,)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return len(arguments) == 2  # noqa: PLR2004 - event and value
+    raise HookRefusedError(
+        name,
+        f"it cannot be called with an event: its parameters are {signature}",
+        "Take (event) or (event, value)",
+    )

@@ -1,0 +1,288 @@
+"""What a hook is: a function, the points where it stands, and how it is to be treated."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal
+
+from checkrail.engine.errors import HookRefusedError, suggestion
+from checkrail.engine.event import NO_CONFIG, Event
+from checkrail.engine.frozen import freeze
+from checkrail.engine.matchers import FIELDS, Pattern, compiled, patterns
+from checkrail.engine.outcomes import Outcome
+from checkrail.engine.points import Decision, Lane, Place, places
+
+OnError = Literal["continue", "block"]
+Mode = Literal["enforce", "shadow", "off"]
+Answer = Outcome | None
+When = Callable[..., Any]
+
+FAILURE_KINDS = ("error", "timeout", "unreachable", "invalid")
+DEFAULT_TIMEOUT = 5.0
+DEFAULT_PRIORITY = 100
+DEFAULT_MAX_RETRIES = 3
+
+_BEHAVIOURS = {"continue": "continue", "ignore": "continue", "block": "block"}
+_FAILURE_MODES = {"failopen": "continue", "failclosed": "block"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSpec:
+    """One hook as it was declared, checked and with its defaults filled in."""
+
+    name: str
+    fn: Callable[..., Any]
+    places: tuple[Place, ...]
+    named: bool = True
+    lane: Lane | None = None
+    priority: int = DEFAULT_PRIORITY
+    match: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
+    when: When | None = None
+    when_text: str | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    on_error: Mapping[str, str] = field(default_factory=dict)
+    mode: Mode = "enforce"
+    max_retries: int = DEFAULT_MAX_RETRIES
+    background: bool = False
+    optional: bool = False
+    thread: bool = False
+    stream: str = "whole"
+    config: Mapping[str, Any] = field(default_factory=lambda: NO_CONFIG)
+    source: str = "code"
+    target_type: str = "python"
+    target_name: str = ""
+    decisions: frozenset[Decision] | None = None
+
+    @property
+    def on_error_text(self) -> str:
+        """What was said about failures, in one word where one will do."""
+        said = set(self.on_error.values())
+        if len(self.on_error) == len(FAILURE_KINDS) and len(said) == 1:
+            return said.pop()
+        return ", ".join(f"{kind}: {what}" for kind, what in self.on_error.items()) or "default"
+
+
+class Hook:
+    """Subclass it to write a hook as a class.
+
+    `execute(event)` is called at every point in `points`. With a second parameter it gets the
+    value there, or, if that parameter is called `ctx`, the ids that the event belongs to.
+    """
+
+    name: str = ""
+    points: Iterable[str] = ()
+    lane: str | None = None
+    priority: int = DEFAULT_PRIORITY
+    timeout: float | timedelta | None = DEFAULT_TIMEOUT
+    on_error: str | Mapping[str, str] | None = None
+    failure_mode: str | None = None
+
+    execute: Callable[..., Answer | Awaitable[Answer]]
+
+
+OPTIONS = frozenset(
+    {
+        "lane",
+        "priority",
+        "when",
+        "timeout",
+        "timeout_seconds",
+        "on_error",
+        "failure_mode",
+        "mode",
+        "enabled",
+        "max_retries",
+        "background",
+        "optional",
+        "thread",
+        "stream",
+        "config",
+        "source",
+        "target_type",
+        "target_name",
+        "decisions",
+        *FIELDS,
+    },
+)
+
+
+def declare(
+    hook: Hook | Callable[..., Any],
+    points: Iterable[str],
+    name: str | None = None,
+    **options: Any,
+) -> HookSpec:
+    """Read what somebody registers into a `HookSpec`, or refuse it."""
+    fn: Callable[..., Any]
+    if isinstance(hook, Hook):
+        options = _class_options(hook) | options
+        points = tuple(points) or _class_points(hook)
+        given = name or hook.name or type(hook).__name__
+        fn = _class_call(hook, given)
+        target = type(hook).__qualname__
+    else:
+        given = name or _callable_name(hook)
+        fn = hook
+        target = _callable_name(hook)
+    _check_callable(given, fn)
+    _check_options(given, options)
+    found = tuple(place for point in points for place in places(point))
+    if not found:
+        raise HookRefusedError(given, "it names no point", "Name at least one, such as before_run")
+    return HookSpec(
+        name=given,
+        named=bool(name) or isinstance(hook, Hook),
+        fn=fn,
+        places=found,
+        match=_match(given, options),
+        timeout=_timeout(given, options),
+        on_error=_on_error(given, options),
+        mode=_mode(given, options),
+        lane=_lane(given, options),
+        config=freeze(options.get("config") or {}),
+        source=options.get("source") or _source(fn),
+        target_name=options.get("target_name") or target,
+        **{
+            key: options[key]
+            for key in (
+                "priority",
+                "when",
+                "max_retries",
+                "background",
+                "optional",
+                "thread",
+                "stream",
+                "target_type",
+                "decisions",
+            )
+            if key in options
+        },
+    )
+
+
+def _class_options(hook: Hook) -> dict[str, Any]:
+    said = {key: getattr(hook, key) for key in OPTIONS if hasattr(hook, key)}
+    return {key: value for key, value in said.items() if value is not None or key == "timeout"}
+
+
+def _class_points(hook: Hook) -> tuple[str, ...]:
+    points = hook.points
+    return (points,) if isinstance(points, str) else tuple(points)
+
+
+def _class_call(hook: Hook, name: str) -> Callable[..., Any]:
+    execute = getattr(hook, "execute", None)
+    if not callable(execute):
+        remedy = "Define `async def execute(self, event)`"
+        raise HookRefusedError(name, "its class has no execute method", remedy)
+    parameters = list(inspect.signature(execute).parameters.values())
+    if len(parameters) > 1 and parameters[1].name in ("ctx", "context"):
+
+        async def with_context(event: Event[Any]) -> Answer:
+            answer = execute(event, event.context)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return with_context
+    return execute
+
+
+def _callable_name(fn: Any) -> str:
+    while hasattr(fn, "func"):
+        fn = fn.func
+    name = getattr(fn, "__name__", None) or type(fn).__name__
+    return str(name)
+
+
+def _source(fn: Any) -> str:
+    while hasattr(fn, "func"):
+        fn = fn.func
+    code = getattr(fn, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else "code"
+
+
+def _check_callable(name: str, fn: Any) -> None:
+    if not callable(fn):
+        problem = f"it is {type(fn).__name__}, which cannot be called"
+        raise HookRefusedError(name, problem, "Give a function, a callable object or a Hook")
+    if isinstance(fn, type):
+        remedy = f"Give an instance: {fn.__name__}()"
+        raise HookRefusedError(name, "it is a class, not an instance", remedy)
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise HookRefusedError(name, "it is a generator", "Return the decision, do not yield it")
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    for key in options:
+        if key not in OPTIONS:
+            problem = f"there is no option {key!r}{suggestion(key, OPTIONS)}"
+            raise HookRefusedError(name, problem, f"Options are: {', '.join(sorted(OPTIONS))}")
+    when = options.get("when")
+    if when is not None and not callable(when):
+        remedy = "Give a callable, or register through Hooks or a file, where CEL is at hand"
+        raise HookRefusedError(name, f"`when` is {type(when).__name__}", remedy)
+    for key, least in (("max_retries", 0), ("priority", None)):
+        number = options.get(key, 0)
+        if not isinstance(number, int) or (least is not None and number < least):
+            raise HookRefusedError(name, f"{key} is {number!r}", "Give a whole number")
+
+
+def _match(name: str, options: Mapping[str, Any]) -> dict[str, tuple[Pattern, ...]]:
+    found = {key: patterns(options[key]) for key in FIELDS if options.get(key) is not None}
+    for key, given in found.items():
+        for pattern in given:
+            try:
+                compiled(pattern)
+            except Exception as error:
+                problem = f"{pattern!r} in `{key}` is no pattern: {error}"
+                remedy = "Give a glob, or a regular expression between slashes"
+                raise HookRefusedError(name, problem, remedy) from None
+    return found
+
+
+def _timeout(name: str, options: Mapping[str, Any]) -> float:
+    given = options.get("timeout_seconds", options.get("timeout", DEFAULT_TIMEOUT))
+    if given is None:
+        return float("inf")
+    if isinstance(given, timedelta):
+        given = given.total_seconds()
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or given <= 0:
+        remedy = "Give seconds, more than 0, or None for no limit"
+        raise HookRefusedError(name, f"its timeout is {given!r}", remedy)
+    return float(given)
+
+
+def _on_error(name: str, options: Mapping[str, Any]) -> dict[str, str]:
+    given = options.get("on_error")
+    if given is None and options.get("failure_mode") is not None:
+        mode = str(getattr(options["failure_mode"], "name", options["failure_mode"]))
+        given = _FAILURE_MODES.get(mode.lower().replace("_", "").replace("-", ""), mode)
+    if given is None:
+        return {}
+    said = given if isinstance(given, Mapping) else dict.fromkeys(FAILURE_KINDS, given)
+    for kind, what in said.items():
+        if kind not in FAILURE_KINDS or what not in _BEHAVIOURS:
+            problem = f"on_error has {kind}: {what!r}"
+            remedy = f"Say continue or block, for all or for each of {', '.join(FAILURE_KINDS)}"
+            raise HookRefusedError(name, problem, remedy)
+    return {kind: _BEHAVIOURS[what] for kind, what in said.items()}
+
+
+def _mode(name: str, options: Mapping[str, Any]) -> Mode:
+    mode = options.get("mode", "enforce")
+    if mode not in ("enforce", "shadow", "off"):
+        raise HookRefusedError(name, f"its mode is {mode!r}", "Say enforce, shadow or off")
+    return mode if options.get("enabled", True) else "off"  # type: ignore[no-any-return]
+
+
+def _lane(name: str, options: Mapping[str, Any]) -> Lane | None:
+    lane = options.get("lane")
+    if lane is None:
+        return Lane.OBSERVE if options.get("background") else None
+    try:
+        return Lane(lane)
+    except ValueError:
+        remedy = f"The lanes are: {', '.join(Lane)}"
+        raise HookRefusedError(name, f"there is no lane {lane!r}", remedy) from None

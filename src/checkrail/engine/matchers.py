@@ -1,0 +1,92 @@
+"""Field matchers: which tools, agents, models, users, channels or tags a hook is for."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from checkrail.engine.points import HookPoint
+
+Pattern = str | re.Pattern[str]
+Test = Callable[[Any], bool]
+
+TOOL_POINTS = frozenset(
+    {HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL, HookPoint.ON_TOOL_ERROR},
+)
+
+
+def _tool(event: Any) -> Any:
+    return event.value.name
+
+
+def _agent(event: Any) -> Any:
+    return event.context.agent_name
+
+
+def _model(event: Any) -> Any:
+    return event.model
+
+
+def _user(event: Any) -> Any:
+    user = event.context.user
+    return user.identity if user is not None else getattr(event.value, "user_id", None)
+
+
+def _channel(event: Any) -> Any:
+    return getattr(event.value, "channel", None) or event.context.metadata.get("channel")
+
+
+def _tags(event: Any) -> Any:
+    return event.context.metadata.get("tags")
+
+
+FIELDS: dict[str, Callable[[Any], Any]] = {
+    "tools": _tool,
+    "agents": _agent,
+    "models": _model,
+    "users": _user,
+    "channels": _channel,
+    "tags": _tags,
+}
+
+
+def patterns(given: Pattern | Iterable[Pattern]) -> tuple[Pattern, ...]:
+    """Read one pattern or several."""
+    return (given,) if isinstance(given, (str, re.Pattern)) else tuple(given)
+
+
+def compiled(pattern: Pattern) -> re.Pattern[str]:
+    """Compile a pattern: a glob, or a regular expression between slashes."""
+    if isinstance(pattern, re.Pattern):
+        return pattern
+    if len(pattern) > 1 and pattern[0] == pattern[-1] == "/":
+        return re.compile(pattern[1:-1])
+    return re.compile(fnmatch.translate(pattern))
+
+
+def matcher(match: Mapping[str, tuple[Pattern, ...]]) -> Test | None:
+    """Compile matchers into one test: every field has to match, by any of its patterns."""
+    tests = [_field_test(FIELDS[name], given) for name, given in match.items()]
+    if len(tests) <= 1:
+        return tests[0] if tests else None
+    return lambda event: all(test(event) for test in tests)
+
+
+def _field_test(read: Callable[[Any], Any], given: tuple[Pattern, ...]) -> Test:
+    exact = {item for item in given if isinstance(item, str) and not re.search(r"[*?\[/]", item)}
+    searches = [compiled(item).search for item in given if item not in exact]
+
+    def hit(found: Any) -> bool:
+        if found in exact:
+            return True
+        return isinstance(found, str) and any(search(found) for search in searches)
+
+    def test(event: Any) -> bool:
+        found = read(event)
+        if isinstance(found, (list, tuple, frozenset)):
+            return any(hit(item) for item in found)
+        return hit(found)
+
+    return test

@@ -1,0 +1,295 @@
+"""What is kept of a hook call: a start, and exactly one ending."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from checkrail.engine.event import wall
+from checkrail.engine.frozen import FrozenError
+from checkrail.engine.outcomes import UNSET
+from checkrail.engine.points import Decision
+from checkrail.engine.values import digest, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from checkrail.engine.binding import Bound
+    from checkrail.engine.event import Context
+    from checkrail.engine.points import HookPoint, Lane
+
+History = Literal["full", "digest", "off"]
+
+
+class RecordKind(StrEnum):
+    """The four kinds of records."""
+
+    START = "hook_start"
+    COMPLETE = "hook_complete"
+    FAILED = "hook_failed"
+    BLOCKED = "hook_blocked"
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of one hook, as the dispatch kept it."""
+
+    bound: Bound
+    started: float
+    ended: float
+    decision: Decision | None = None
+    reason: str = ""
+    failure: str | None = None
+    error: str | None = None
+    before: Any = UNSET
+    after: Any = UNSET
+    redacted: bool = False
+    overran: bool = False
+
+    @property
+    def ending(self) -> RecordKind:
+        """The kind of the record that ends this call."""
+        if self.failure is not None:
+            return RecordKind.FAILED
+        if self.decision in (Decision.BLOCK, Decision.FAIL):
+            return RecordKind.BLOCKED
+        return RecordKind.COMPLETE
+
+    def forget(self) -> None:
+        """Keep nothing of the values: a later hook redacted them."""
+        if self.before is not UNSET:
+            self.before = self.after = UNSET
+            self.redacted = True
+
+
+Traced = Call | tuple["Bound", float, float]
+"""A hook that just went on is kept as (hook, start, end): that is all there is to tell."""
+
+
+def call_of(traced: Traced) -> Call:
+    """Give the whole form of what the dispatch kept."""
+    return traced if isinstance(traced, Call) else Call(*traced)
+
+
+class RecordDraft:
+    """A record while it is being made; others only ever see the frozen `HookRecord`."""
+
+    __slots__ = ("_context", "_history", "_record_id", "_traced", "kind")
+
+    kind: RecordKind
+    _traced: Traced
+    _context: Context
+    _history: History
+    _record_id: str | None
+
+
+class HookRecord(RecordDraft):
+    """One line of a hook's story. What it tells is read from the dispatch when asked for."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        message = f"a record is frozen: {name!r} cannot be set"
+        raise FrozenError(message)
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        told = f" {self.decision}" if self.decision else ""
+        failed = f" {self.failure}: {self.error}" if self.failure else ""
+        return f"<{self.kind} {self.hook} at {self.point}{told}{failed}>"
+
+    @property
+    def _call(self) -> Call:
+        return call_of(self._traced)
+
+    @property
+    def _ended(self) -> bool:
+        return self.kind is not RecordKind.START
+
+    @property
+    def record_id(self) -> str:
+        """A UUIDv7, the same on every reading."""
+        if self._record_id is None:
+            object.__setattr__(self, "_record_id", uuid7(self.time))
+        return self._record_id  # type: ignore[return-value]
+
+    @property
+    def time(self) -> float:
+        """When it happened, in seconds since the epoch."""
+        call = self._call
+        return wall(call.ended if self._ended else call.started)
+
+    @property
+    def point(self) -> HookPoint:
+        """The point at which the hook was called."""
+        return self._call.bound.point
+
+    @property
+    def hook(self) -> str:
+        """The hook's name."""
+        return self._call.bound.spec.name
+
+    @property
+    def source(self) -> str:
+        """Where the hook was declared."""
+        return self._call.bound.spec.source
+
+    @property
+    def lane(self) -> Lane:
+        """The hook's lane."""
+        return self._call.bound.lane
+
+    @property
+    def mode(self) -> str:
+        """The hook's mode."""
+        return self._call.bound.spec.mode
+
+    @property
+    def shadow(self) -> bool:
+        """Whether this only says what would have been done."""
+        return self._call.bound.shadow
+
+    @property
+    def decision(self) -> Decision | None:
+        """What the hook decided; None at the start and for a failure."""
+        call = self._call
+        if not self._ended or call.failure is not None:
+            return None
+        return call.decision or Decision.CONTINUE
+
+    @property
+    def reason(self) -> str:
+        """The hook's reason."""
+        return self._call.reason if self._ended else ""
+
+    @property
+    def failure(self) -> str | None:
+        """The kind of failure: error, timeout, unreachable, invalid or cancelled."""
+        return self._call.failure if self._ended else None
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong."""
+        return self._call.error if self._ended else None
+
+    @property
+    def duration_ms(self) -> float | None:
+        """How long the hook took."""
+        call = self._call
+        return (call.ended - call.started) * 1000 if self._ended else None
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt of the run this belongs to."""
+        return self._context.attempt
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """The ids that this belongs to, where they exist."""
+        context = self._context
+        names = [name for name in context.__slots__ if name.endswith(("_id", "_name"))]
+        found = {name: getattr(context, name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def changed(self) -> bool:
+        """Whether the hook changed the value, or in shadow mode would have."""
+        call = self._call
+        return self._ended and (call.redacted or call.after is not UNSET)
+
+    @property
+    def redacted(self) -> bool:
+        """Whether the change was a redaction, or was redacted later: no value is kept."""
+        return self._ended and self._call.redacted
+
+    @property
+    def before(self) -> Any:
+        """The value that the hook changed, as the history setting keeps it."""
+        return self._kept(self._call.before)
+
+    @property
+    def after(self) -> Any:
+        """What the hook made of the value, as the history setting keeps it."""
+        return self._kept(self._call.after)
+
+    @property
+    def overran(self) -> bool:
+        """Whether the hook took longer than its timeout without ever suspending."""
+        return self._ended and self._call.overran
+
+    def _kept(self, value: Any) -> Any:
+        if not self._ended or value is UNSET or self._history == "off":
+            return None
+        return digest(value) if self._history == "digest" else value
+
+    def wire(self) -> dict[str, Any]:
+        """Give the record as JSON data, with the names that event consumers know."""
+        bound = self._call.bound
+        told: dict[str, Any] = {
+            "record_id": self.record_id,
+            "event_type": str(self.kind),
+            "kind": str(self.kind),
+            "time": self.time,
+            "point": str(self.point),
+            "hook": self.hook,
+            "source": self.source,
+            "lane": str(self.lane),
+            "mode": self.mode,
+            "shadow": self.shadow,
+            "hook_type": bound.declared,
+            "target_type": bound.spec.target_type,
+            "target_name": bound.spec.target_name,
+            "on_error_behavior": bound.spec.on_error_text,
+            "attempt": self.attempt,
+            **self.ids,
+        }
+        if self._ended:
+            told |= self._wire_ending()
+        return told
+
+    def _wire_ending(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"duration_ms": self.duration_ms}
+        if self.decision is not None:
+            told |= {"decision": str(self.decision), "action": str(self.decision)}
+        if self.failure is not None:
+            told |= {"failure": self.failure, "error": self.error}
+        if self.reason:
+            told["reason"] = self.reason
+        if self.kind is RecordKind.BLOCKED:
+            told["block_reason"] = self.reason
+        if self.overran:
+            told["overran"] = True
+        if self.redacted:
+            told["redacted"] = True
+        elif self.changed and self._history != "off":
+            told |= {"before": plain(self.before), "after": plain(self.after)}
+        return told
+
+
+
+
+
+def record(kind: RecordKind, traced: Traced, context: Context, history: History) -> HookRecord:
+    """Make one record."""
+    draft = RecordDraft()
+    draft.kind = kind
+    draft._traced = traced
+    draft._context = context
+    draft._history = history
+    draft._record_id = None
+    draft.__class__ = HookRecord
+    return draft  # type: ignore[return-value]
+
+
+def uuid7(seconds: float | None = None) -> str:
+    """Make an id that sorts by time."""
+    millis = int((time.time() if seconds is None else seconds) * 1000)
+    number = (millis << 80) | int.from_bytes(os.urandom(10), "big")
+    number = number & ~(0xF << 76) | (0x7 << 76)
+    number = number & ~(0x3 << 62) | (0x2 << 62)
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

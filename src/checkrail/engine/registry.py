@@ -1,0 +1,230 @@
+"""The registry: where the hooks of one level are kept, and points are fired."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from checkrail.engine.binding import Bound
+from checkrail.engine.errors import HookRefusedError, suggestion
+from checkrail.engine.event import Context
+from checkrail.engine.hook import Hook, HookSpec, declare
+from checkrail.engine.matchers import Pattern
+from checkrail.engine.plan import Plan, compiled
+from checkrail.engine.points import Decision, point_named
+from checkrail.engine.scope import Budget, Scope, Sink, pass_by
+
+if TYPE_CHECKING:
+    from checkrail.engine.asks import AskHandler
+    from checkrail.engine.records import History
+    from checkrail.engine.verdict import Verdict
+
+DEFAULT_RUN_RETRIES = 10
+NO_IDS = Context()
+
+Patterns = Pattern | Iterable[Pattern]
+
+
+class HookOptions(TypedDict, total=False):
+    """How a hook is to be treated; what is not said has a default."""
+
+    lane: str | None
+    priority: int
+    tools: Patterns
+    agents: Patterns
+    models: Patterns
+    users: Patterns
+    channels: Patterns
+    tags: Patterns
+    when: Callable[..., Any] | None
+    timeout: float | timedelta | None
+    timeout_seconds: float
+    on_error: str | Mapping[str, str] | None
+    failure_mode: str
+    mode: str
+    enabled: bool
+    max_retries: int
+    background: bool
+    optional: bool
+    thread: bool
+    stream: str
+    config: Mapping[str, Any]
+    source: str
+    target_type: str
+    target_name: str
+    decisions: frozenset[Decision] | None
+
+
+class HookRegistry:
+    """The hooks of one level: a server, a run or an agent.
+
+    `sink` takes every record as it is made; `ask` puts questions to a person; `history` says how
+    much of changed values records keep; `max_retries` is how often one run may be retried in all.
+    """
+
+    def __init__(
+        self,
+        sink: Sink | Iterable[Sink] | None = None,
+        *,
+        ask: AskHandler | None = None,
+        history: History = "full",
+        max_retries: int = DEFAULT_RUN_RETRIES,
+    ) -> None:
+        self.sinks: tuple[Sink, ...] = _sinks(sink)
+        self.ask = ask
+        self.history: History = history
+        self.max_retries = max_retries
+        self.plan: Plan = compiled(())
+        self._hooks: dict[str, HookSpec] = {}
+        self._lock = threading.RLock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._abandoned: set[asyncio.Task[Any]] = set()
+
+    def register(
+        self,
+        hook: Hook | HookSpec | Callable[..., Any],
+        *points: str,
+        name: str | None = None,
+        **options: Unpack[HookOptions],
+    ) -> HookSpec:
+        """Add a hook, or refuse it with the reason."""
+        spec = _spec(hook, points, name, options)
+        with self._lock:
+            if not spec.named:
+                spec = dataclasses.replace(spec, name=self._free_name(spec.name))
+            elif spec.name in self._hooks:
+                remedy = "Give it another name, or use replace()"
+                raise HookRefusedError(spec.name, "there is a hook of that name", remedy)
+            self._swap([*self._hooks.values(), spec])
+        return spec
+
+    def replace(
+        self,
+        hook: Hook | HookSpec | Callable[..., Any],
+        *points: str,
+        name: str | None = None,
+        **options: Unpack[HookOptions],
+    ) -> HookSpec:
+        """Put a hook in the place of the one that has its name."""
+        spec = _spec(hook, points, name, options)
+        with self._lock:
+            self._known(spec.name)
+            hooks = {**self._hooks, spec.name: spec}
+            self._swap(hooks.values())
+        return spec
+
+    def unregister(self, name: str) -> HookSpec:
+        """Take a hook away."""
+        with self._lock:
+            spec = self._known(name)
+            self._swap(other for other in self._hooks.values() if other is not spec)
+        return spec
+
+    def swap(self, specs: Iterable[HookSpec]) -> None:
+        """Put another set of hooks in the place of all: whole, or not at all."""
+        with self._lock:
+            self._swap(specs)
+
+    def list(self, point: str | None = None) -> list[HookSpec]:
+        """Give the hooks in the order of their registration, or of one point in its order."""
+        if point is None:
+            return [*self._hooks.values()]
+        return [bound.spec for bound in self.bound(point)]
+
+    def bound(self, point: str) -> tuple[Bound, ...]:
+        """Give the hooks of one point as they will be called."""
+        chain = self.plan[point_named(point)]
+        if chain is None:
+            return ()
+        entries = [entry for _, found in chain.lanes for entry in found]
+        return tuple(entry[0] for entry in (*entries, *chain.background))
+
+    def has(self, point: str) -> bool:
+        """Say whether any hook stands at a point."""
+        return self.plan[point] is not None
+
+    def scope(
+        self,
+        *,
+        parent: Scope | None = None,
+        ask: AskHandler | None = None,
+        **ids: Any,
+    ) -> Scope:
+        """Bind ids once; with a parent, every hook above holds here too."""
+        if parent is None:
+            budget = Budget(self.max_retries)
+            return Scope((self,), NO_IDS.bind(ids), budget, ask or self.ask)
+        context = parent.context.bind(ids)
+        same_run = context.run_id == parent.context.run_id
+        budget = parent.budget if same_run else Budget(parent.levels[0].max_retries)
+        levels = parent.levels if self in parent.levels else (*parent.levels, self)
+        return Scope(levels, context, budget, ask or self.ask or parent.ask)
+
+    def fire(self, point: str, value: Any, **context: Any) -> Coroutine[Any, Any, Verdict]:
+        """Call the hooks at a point, and give the verdict."""
+        if self.plan[point] is None:
+            return pass_by(value)
+        return self.scope(**context).fire(point, value)
+
+    def hold(self, work: Coroutine[Any, Any, Any], *, abandoned: bool = False) -> None:
+        """Run something in a task that outlives its caller."""
+        task = asyncio.get_running_loop().create_task(work)
+        held = self._abandoned if abandoned else self._tasks
+        held.add(task)
+        task.add_done_callback(held.discard)
+
+    async def aclose(self) -> None:
+        """Wait for the observers in the background; each has its timeout."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        for task in self._abandoned:
+            task.cancel()
+
+    def _swap(self, specs: Iterable[HookSpec]) -> None:
+        hooks: dict[str, HookSpec] = {}
+        bound: list[Bound] = []
+        for spec in specs:
+            if spec.name in hooks:
+                remedy = "Names are unique at their level: rename one of them"
+                raise HookRefusedError(spec.name, "there are two hooks of that name", remedy)
+            hooks[spec.name] = spec
+            bound += [Bound(spec, place, self, len(hooks)) for place in spec.places]
+        plan = compiled(bound)
+        self._hooks, self.plan = hooks, plan
+
+    def _known(self, name: str) -> HookSpec:
+        try:
+            return self._hooks[name]
+        except KeyError:
+            problem = f"there is no hook of that name{suggestion(name, self._hooks)}"
+            known = ", ".join(self._hooks) or "none"
+            raise HookRefusedError(name, problem, f"Registered are: {known}") from None
+
+    def _free_name(self, name: str) -> str:
+        number = 1
+        free = name
+        while free in self._hooks:
+            number += 1
+            free = f"{name}_{number}"
+        return free
+
+
+def _spec(
+    hook: Hook | HookSpec | Callable[..., Any],
+    points: tuple[str, ...],
+    name: str | None,
+    options: HookOptions,
+) -> HookSpec:
+    if isinstance(hook, HookSpec):
+        return hook
+    return declare(hook, points, name, **options)
+
+
+def _sinks(sink: Sink | Iterable[Sink] | None) -> tuple[Sink, ...]:
+    if sink is None:
+        return ()
+    return (sink,) if callable(sink) else tuple(sink)

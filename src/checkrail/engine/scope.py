@@ -1,0 +1,103 @@
+"""A scope: the ids, the budget and the levels of hooks that one piece of work goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from checkrail.engine.chain import begin, perform
+from checkrail.engine.event import Context
+from checkrail.engine.outcomes import Fail, Retry
+from checkrail.engine.plan import Chain, joined
+from checkrail.engine.verdict import Verdict, VerdictDraft
+
+if TYPE_CHECKING:
+    from checkrail.engine.asks import AskHandler
+    from checkrail.engine.binding import Bound
+    from checkrail.engine.records import History, HookRecord
+    from checkrail.engine.registry import HookRegistry
+
+Sink = Callable[["HookRecord"], object]
+
+
+class Budget:
+    """The retries of one run: so many for each hook, so many in all."""
+
+    __slots__ = ("limit", "spent", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self.spent: dict[Any, int] = {}
+
+    def charge(self, bound: Bound, answer: Retry) -> Retry | Fail:
+        """Grant a retry, or say that they are used up."""
+        spent = self.spent.get(bound.identity, 0)
+        why = f" Its last reason: {answer.reason}" if answer.reason else ""
+        if spent >= bound.spec.max_retries:
+            reason = f"{bound.where} has used up its {spent} retries.{why}"
+            return Fail(reason, "retries_exhausted")
+        if self.used >= self.limit:
+            reason = f"the run has used up its {self.limit} retries; {bound.where} asked for one more.{why}"
+            return Fail(reason, "retries_exhausted")
+        self.spent[bound.identity] = spent + 1
+        self.used += 1
+        return answer
+
+
+class Scope:
+    """Fires points with ids that are bound once, on the hooks of every level above it."""
+
+    __slots__ = ("_joined", "ask", "budget", "context", "history", "levels", "sinks")
+
+    def __init__(
+        self,
+        levels: tuple[HookRegistry, ...],
+        context: Context,
+        budget: Budget,
+        ask: AskHandler | None,
+    ) -> None:
+        self.levels = levels
+        self.context = context
+        self.budget = budget
+        self.ask = ask
+        self.history: History = levels[0].history
+        self.sinks: tuple[Sink, ...] = tuple(sink for level in levels for sink in level.sinks)
+        self._joined: dict[str, tuple[tuple[Chain | None, ...], Chain | None]] = {}
+
+    def has(self, point: str) -> bool:
+        """Say whether any hook stands at a point."""
+        return self._chain(point) is not None
+
+    def bind(self, **ids: Any) -> Scope:
+        """Give a scope for the same work with more ids bound."""
+        return Scope(self.levels, self.context.bind(ids), self.budget, self.ask)
+
+    def fire(self, point: str, value: Any, **context: Any) -> Coroutine[Any, Any, Verdict]:
+        """Call the hooks at a point, and give the verdict."""
+        levels = self.levels
+        chain = levels[0].plan[point] if len(levels) == 1 else self._chain(point)
+        if chain is None:
+            return pass_by(value)
+        scope = self.bind(**context) if context else self
+        return perform(begin(scope, chain, value))
+
+    def _chain(self, point: str) -> Chain | None:
+        parts = tuple(level.plan[point] for level in self.levels)
+        known = self._joined.get(point)
+        if known is None or known[0] != parts:
+            known = self._joined[point] = (parts, joined(parts))
+        return known[1]
+
+    def hold(self, work: Coroutine[Any, Any, Any], *, abandoned: bool = False) -> None:
+        """Run something in a task that the outermost registry holds."""
+        self.levels[0].hold(work, abandoned=abandoned)
+
+
+async def pass_by(value: Any) -> Verdict:
+    """Give the verdict of a point that has no hooks; nothing else is made."""
+    draft = VerdictDraft()
+    draft.value = value
+    draft._d = None
+    draft.__class__ = Verdict
+    return draft  # type: ignore[return-value]

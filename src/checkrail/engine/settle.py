@@ -1,0 +1,219 @@
+"""What a hook's answer or failure does to its dispatch."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from enum import Enum
+from typing import Any
+
+from checkrail.engine.binding import Bound, Entry
+from checkrail.engine.dispatch import Dispatch, log
+from checkrail.engine.errors import InvalidOutcomeError, UnreachableError
+from checkrail.engine.outcomes import (
+    UNSET,
+    Ask,
+    Block,
+    Continue,
+    Fail,
+    Outcome,
+    Reject,
+    Replace,
+    Retry,
+    Stop,
+)
+from checkrail.engine.points import Lane
+from checkrail.engine.records import Call
+from checkrail.engine.values import digest
+
+FAILURE_STATUS = {"timeout": 504, "unreachable": 502}
+NOT_FAILURES = (GeneratorExit, KeyboardInterrupt, SystemExit)
+
+
+class Step(Enum):
+    """How its lane goes on after a hook."""
+
+    GO = "go on with the next hook"
+    LAST = "end the lane for this hook's level"
+    HOLD = "end the lane until a person has answered"
+    END = "end the lane"
+
+
+def rest(entries: tuple[Entry, ...], bound: Bound, step: Step) -> tuple[Entry, ...]:
+    """Give the hooks of a lane that are still to be called after this one."""
+    if step in (Step.END, Step.HOLD):
+        return ()
+    index = next(number for number, entry in enumerate(entries) if entry[0] is bound)
+    left = entries[index + 1 :]
+    if step is Step.LAST:
+        left = tuple(entry for entry in left if entry[0].level is not bound.level)
+    return left
+
+
+def answered(d: Dispatch, bound: Bound, answer: Any, started: float, ended: float) -> Step:
+    """Take what a hook returned."""
+    call = Call(bound, started, ended)
+    if d.watch is not None and (step := _interrupted(d, call)) is not None:
+        return step
+    call.overran = d.watch is None and ended - started >= bound.spec.timeout
+    return _taken(d, call, answer)
+
+
+def fell(d: Dispatch, bound: Bound, error: BaseException, started: float, ended: float) -> Step:
+    """Take what a hook raised."""
+    call = Call(bound, started, ended)
+    if isinstance(error, NOT_FAILURES):
+        _end_cancelled(d, call, error)
+    if d.watch is not None and (step := _interrupted(d, call, error)) is not None:
+        return step
+    if isinstance(error, Reject):
+        return _taken(d, call, Block(error.reason, error.status, error.code))
+    if isinstance(error, UnreachableError):
+        return fail(d, call, "unreachable", f"{bound.where} could not be reached", error)
+    if isinstance(error, InvalidOutcomeError):
+        return fail(d, call, "invalid", f"{bound.where} broke its contract: {error}")
+    return fail(d, call, "error", f"{bound.where} failed with {type(error).__name__}", error)
+
+
+def timed_out(d: Dispatch, call: Call) -> Step:
+    """Take that a hook did not answer in time."""
+    reason = f"{call.bound.where} timed out after {call.bound.spec.timeout:g} s"
+    return fail(d, call, "timeout", reason)
+
+
+def fail(
+    d: Dispatch,
+    call: Call,
+    kind: str,
+    reason: str,
+    error: BaseException | None = None,
+) -> Step:
+    """Take a failure, and do what the hook's `on_error` says of its kind.
+
+    The reason goes to whoever asked; what the exception said stays in the record and the log.
+    """
+    bound = call.bound
+    call.failure = kind
+    call.error = reason if error is None else f"{type(error).__name__}: {error}"
+    d.trace.append(call)
+    behaviour = bound.policy[kind]
+    loud = behaviour != "continue" or "block" in bound.spec.on_error.values()
+    (log.error if loud else log.warning)("%s (on_error: %s)", reason, behaviour, exc_info=error)
+    if behaviour == "continue" or bound.shadow:
+        return Step.GO
+    if behaviour == "block":
+        d.decide(bound, Block(reason, FAILURE_STATUS.get(kind, 500), f"hook_{kind}"))
+    else:
+        d.decide(bound, Fail(reason, f"hook_{kind}"))
+    return _after_decision(bound)
+
+
+def _interrupted(d: Dispatch, call: Call, error: BaseException | None = None) -> Step | None:
+    late, cancelled = d.watch.release()  # type: ignore[union-attr]
+    if cancelled:
+        through = error if isinstance(error, asyncio.CancelledError) else asyncio.CancelledError()
+        _end_cancelled(d, call, through)
+    return timed_out(d, call) if late else None
+
+
+def _end_cancelled(d: Dispatch, call: Call, error: BaseException) -> None:
+    call.failure = "cancelled"
+    call.error = f"{call.bound.where} was cancelled from outside"
+    d.trace.append(call)
+    raise error
+
+
+def _taken(d: Dispatch, call: Call, answer: Any) -> Step:
+    if answer is None:
+        d.trace.append(call)
+        return Step.GO
+    try:
+        _check(call.bound, answer)
+        changed, brought = _values(d, call.bound, answer)
+    except InvalidOutcomeError as error:
+        return fail(d, call, "invalid", f"{call.bound.where} broke its contract: {error}")
+    answer = _with_reason(call.bound, answer)
+    call.decision = answer.decision
+    call.reason = getattr(answer, "reason", "")
+    if changed is not UNSET:
+        call.redacted = answer.redacted
+        if not call.redacted:
+            call.before, call.after = d.value, changed
+    d.trace.append(call)
+    if call.bound.shadow:
+        return Step.GO
+    return _applied(d, call.bound, answer, changed, brought)
+
+
+def _check(bound: Bound, answer: Any) -> None:
+    if not isinstance(answer, Outcome):
+        problem = f"it returned {type(answer).__name__}, which is no decision"
+        remedy = "return nothing, Continue(value), or another decision"
+        raise InvalidOutcomeError(f"{problem}: {remedy}")
+    plain = isinstance(answer, Continue) and answer == Continue()
+    if bound.lane is Lane.OBSERVE and not plain:
+        raise InvalidOutcomeError(
+            f"it returned {_named(answer)}, but an observer cannot decide or change anything",
+        )
+    if answer.decision not in bound.contract.decisions:
+        allowed = ", ".join(sorted(bound.contract.decisions))
+        raise InvalidOutcomeError(
+            f"it returned {_named(answer)}, which {bound.point} does not allow (allowed: {allowed})",
+        )
+    messages = getattr(answer, "inject", ())
+    if bound.lane is Lane.GATE and (messages or (isinstance(answer, Continue) and not plain)):
+        raise InvalidOutcomeError(
+            f"it returned {_named(answer)}, but a gate cannot change, inject or end its lane",
+        )
+    if messages and not bound.contract.inject:
+        raise InvalidOutcomeError(f"it injects messages, but {bound.point} is not in the loop")
+
+
+def _named(answer: Outcome) -> str:
+    return type(answer).__name__
+
+
+def _values(d: Dispatch, bound: Bound, answer: Any) -> tuple[Any, Any]:
+    """Read the changed value of a `continue`, or what a `replace` or `stop` brings."""
+    if isinstance(answer, Continue):
+        if answer.value is UNSET:
+            if answer.redacted:
+                raise InvalidOutcomeError("it says redacted, but gives no value to go on with")
+            return UNSET, UNSET
+        changed = bound.contract.changed(answer.value, d.value)
+        return (UNSET if changed is d.value else changed), UNSET
+    if isinstance(answer, (Replace, Stop)):
+        if answer.value is UNSET:
+            raise InvalidOutcomeError(f"it returned {_named(answer)} without its value")
+        return UNSET, bound.contract.result(answer.decision, answer.value, d.value)
+    return UNSET, UNSET
+
+
+def _with_reason(bound: Bound, answer: Any) -> Any:
+    if isinstance(answer, (Block, Fail)) and not answer.reason:
+        verb = "blocked" if isinstance(answer, Block) else "failed"
+        return dataclasses.replace(answer, reason=f"{verb} by {bound.where}")
+    return answer
+
+
+def _applied(d: Dispatch, bound: Bound, answer: Any, changed: Any, brought: Any) -> Step:
+    if isinstance(answer, Continue):
+        if changed is not UNSET:
+            d.set_value(changed, redacted=answer.redacted)
+        d.add_messages(answer.inject)
+        return Step.LAST if answer.last else Step.GO
+    if isinstance(answer, Ask):
+        if d.approved and (bound, digest(d.value)) in d.approved:
+            return Step.GO
+        d.asks = (*d.asks, (bound, answer))
+        return Step.HOLD if bound.lane is Lane.TRANSFORM else Step.GO
+    if isinstance(answer, Retry):
+        d.add_messages(answer.inject)
+        answer = d.scope.budget.charge(bound, answer)
+    d.decide(bound, answer, brought)
+    return _after_decision(bound)
+
+
+def _after_decision(bound: Bound) -> Step:
+    """All gates run; the first decision ends the transform lane."""
+    return Step.END if bound.lane is Lane.TRANSFORM else Step.GO

@@ -1,0 +1,193 @@
+"""The values that flow through the points: frozen, with these fields and no hidden ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkrail.engine.frozen import FrozenDict, FrozenList, freeze
+
+
+def _empty_dict() -> Mapping[str, Any]:
+    return FrozenDict({})
+
+
+def _empty_list() -> Sequence[Any]:
+    return FrozenList([])
+
+
+class Value:
+    """What all value types share: their containers are frozen when they are made."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            given = getattr(self, name)
+            frozen = freeze(given)
+            if frozen is not given:
+                object.__setattr__(self, name, frozen)
+
+
+@dataclass(frozen=True, slots=True)
+class User(Value):
+    """Who is acting."""
+
+    identity: str
+    email: str | None = None
+    org_id: str | None = None
+    permissions: Sequence[str] = field(default_factory=_empty_list)
+    extras: Mapping[str, Any] = field(default_factory=_empty_dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Session(Value):
+    """One user on one channel, from the first message to the end."""
+
+    session_id: str
+    user_id: str | None = None
+    channel: str | None = None
+    parent_session_id: str | None = None
+    thread_ids: Sequence[str] = field(default_factory=_empty_list)
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InboundMessage(Value):
+    """What a user said."""
+
+    user_id: str | None
+    channel: str | None
+    content: str
+    thread_id: str | None = None
+    attachments: Sequence[Any] = field(default_factory=_empty_list)
+    metadata: Mapping[str, Any] = field(default_factory=_empty_dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundMessage(Value):
+    """What is about to be said to a user."""
+
+    user_id: str | None
+    channel: str | None
+    content: str
+    thread_id: str | None = None
+    attachments: Sequence[Any] = field(default_factory=_empty_list)
+    metadata: Mapping[str, Any] = field(default_factory=_empty_dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest(Value):
+    """What is about to be sent to a model."""
+
+    model: str | None = None
+    provider: str | None = None
+    messages: Sequence[Mapping[str, Any]] = field(default_factory=_empty_list)
+    tools: Sequence[Mapping[str, Any]] = field(default_factory=_empty_list)
+    params: Mapping[str, Any] = field(default_factory=_empty_dict)
+    stream: bool = False
+    raw: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall(Value):
+    """One tool that is about to be executed."""
+
+    id: str = ""
+    name: str = ""
+    args: Mapping[str, Any] = field(default_factory=_empty_dict)
+    context: str = "chat"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult(Value):
+    """What one tool gave back, well or badly."""
+
+    id: str = ""
+    name: str = ""
+    content: Any = ""
+    is_error: bool = False
+    error: str | None = None
+    duration_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage(Value):
+    """What a model answered: text or parts, and the tools that it wants called."""
+
+    content: str | Sequence[Any] = ""
+    tool_calls: Sequence[ToolCall] = field(default_factory=_empty_list)
+    model: str | None = None
+    usage: Mapping[str, Any] | None = None
+    stop_reason: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=_empty_dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResponse(Value):
+    """What an agent loop ended with."""
+
+    content: str | Sequence[Any] = ""
+    output: Any = None
+    messages: Sequence[Mapping[str, Any]] = field(default_factory=_empty_list)
+    usage: Mapping[str, Any] | None = None
+    stop_reason: str | None = None
+    error: str | None = None
+
+
+AssistantResponse = AgentResponse
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult(Value):
+    """A run that ended in success, or was interrupted."""
+
+    status: str = "success"
+    output: Any = None
+    input: Any = None
+    usage: Mapping[str, Any] | None = None
+    duration_ms: float | None = None
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunError(Value):
+    """A run that ended in error, timeout, block or cancel."""
+
+    status: str = "error"
+    error: str | None = None
+    error_type: str | None = None
+    input: Any = None
+    usage: Mapping[str, Any] | None = None
+    duration_ms: float | None = None
+    attempt: int = 1
+
+
+def plain(value: Any) -> Any:
+    """Give a value as plain JSON data: what goes on the wire and into records."""
+    if isinstance(value, Value):
+        return {name: plain(getattr(value, name)) for name in value.__slots__}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain(
+            {item.name: getattr(value, item.name) for item in dataclasses.fields(value)},
+        )
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return plain(dump(mode="json"))
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return f"<{type(value).__qualname__}>"
+
+
+def digest(value: Any) -> str:
+    """Name a value by a hash of its content."""
+    text = json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,108 @@
+"""What comes out of a point: the decision over all its hooks, and the story of how it came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from checkrail.engine.frozen import FrozenError
+from checkrail.engine.points import Decision
+from checkrail.engine.records import HookRecord, RecordKind, call_of, record
+
+if TYPE_CHECKING:
+    from checkrail.engine.dispatch import Dispatch
+    from checkrail.engine.outcomes import Outcome
+
+DROPS_INJECTED = frozenset({Decision.BLOCK, Decision.FAIL, Decision.STOP})
+
+
+class VerdictDraft:
+    """A verdict while it is being made."""
+
+    __slots__ = ("_d", "value")
+
+    value: Any
+    _d: Dispatch | None
+
+
+class Verdict(VerdictDraft):
+    """The decision at one point, read from the dispatch that made it.
+
+    `value` is what the work goes on with: the value as the hooks left it, or what a `replace`
+    or `stop` brought.
+    """
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        message = f"a verdict is frozen: {name!r} cannot be set"
+        raise FrozenError(message)
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        by = f" by {self.hook}" if self.hook else ""
+        why = f": {self.reason}" if self.reason else ""
+        return f"<Verdict {self.decision}{by}{why}>"
+
+    @property
+    def _outcome(self) -> Outcome | None:
+        return None if self._d is None else self._d.outcome
+
+    @property
+    def decision(self) -> Decision:
+        """What was decided."""
+        outcome = self._outcome
+        return Decision.CONTINUE if outcome is None else outcome.decision
+
+    @property
+    def reason(self) -> str:
+        """Why; empty for `continue`."""
+        return getattr(self._outcome, "reason", "")
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status of a `block` or `fail`."""
+        return getattr(self._outcome, "status", None)
+
+    @property
+    def code(self) -> str | None:
+        """The machine-readable code of a `block` or `fail`."""
+        return getattr(self._outcome, "code", None)
+
+    @property
+    def hook(self) -> str | None:
+        """The name of the hook that decided; None for `continue`."""
+        by = None if self._d is None else self._d.by
+        return None if by is None else by.spec.name
+
+    @property
+    def inject(self) -> Sequence[Mapping[str, Any]]:
+        """Messages for the conversation."""
+        if self._d is None or self.decision in DROPS_INJECTED:
+            return ()
+        return self._d.inject
+
+    @property
+    def records(self) -> tuple[HookRecord, ...]:
+        """Every hook call of the dispatch: its start, and its ending."""
+        d = self._d
+        if d is None:
+            return ()
+        told = list(d.sent or ())
+        del told[len(told) // 2 * 2 :]
+        for traced in d.trace[len(told) // 2 :]:
+            for kind in (RecordKind.START, call_of(traced).ending):
+                told.append(record(kind, traced, d.scope.context, d.scope.history))
+        if d.sent is None and d.bound is None:
+            d.sent = told
+        return tuple(told)
+
+
+def verdict_of(d: Dispatch | None, value: Any) -> Verdict:
+    """Make a verdict; without a dispatch it is that of a point that has no hooks."""
+    draft = VerdictDraft()
+    draft.value = value
+    draft._d = d
+    draft.__class__ = Verdict
+    return draft  # type: ignore[return-value]
