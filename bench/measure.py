@@ -74,10 +74,15 @@ def make_hooks(count: int) -> list[Hook]:
 
 
 def bare_loop(hooks: Sequence[Hook], value: object) -> Run:
+    """The loop that people write themselves: a coroutine, awaited once a dispatch."""
+
+    async def dispatch(value: object) -> None:
+        for fn in hooks:
+            await fn(value)
+
     async def run(times: int) -> None:
         for _ in range(times):
-            for fn in hooks:
-                await fn(value)
+            await dispatch(value)
 
     return run
 

@@ -20,3 +20,31 @@ from checkrail.engine.values import (
     ToolResult,
 )
 from checkrail.engine.verdict import Verdict
+
+__all__ = [
+    "AgentResponse",
+    "Ask",
+    "AssistantMessage",
+    "Block",
+    "CheckrailError",
+    "Continue",
+    "Event",
+    "Fail",
+    "Hook",
+    "HookPoint",
+    "HookRecord",
+    "HookRegistry",
+    "InboundMessage",
+    "ModelRequest",
+    "OutboundMessage",
+    "Reject",
+    "Replace",
+    "Retry",
+    "RunError",
+    "RunResult",
+    "Session",
+    "Stop",
+    "ToolCall",
+    "ToolResult",
+    "Verdict",
+]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from checkrail.engine.dispatch import STRICTNESS, Dispatch, log
+from checkrail.engine.dispatch import Dispatch, log
 from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.outcomes import UNSET, Ask, Block, Fail
-from checkrail.engine.points import Decision, HookPoint, Lane
+from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import digest
 
 if TYPE_CHECKING:
@@ -44,22 +45,22 @@ AskHandler = Callable[[Question], Awaitable[Approval]]
 
 
 async def settle_asks(d: Dispatch) -> None:
-    """Put every question of a dispatch to a person, unless it is refused or retried anyway."""
-    asks, d.asks = d.asks, ()
-    held, d.held = d.held, ()
+    """Put every question of a dispatch to a person, and see what is left to walk then."""
+    ruling = d.rule()
+    after = tuple(lane for lane in d.chain.lanes if lane[0] is not Lane.TRANSFORM)
+    d.lanes = after
     d.bound = None
-    after = tuple(lane for lane in d.plan if lane[0] is not Lane.TRANSFORM)
-    d.lanes = ((Lane.TRANSFORM, held), *after)
-    known = d.outcome
-    if known is not None and STRICTNESS[known.decision] > STRICTNESS[Decision.ASK]:
-        d.lanes = after
+    d.began = perf_counter()
+    asking, asks, held = ruling.asking, ruling.asks, ruling.held
+    ruling.asks = ruling.held = ()
+    if not asking:
         return
     for bound, ask in asks:
         refused = await _refused(d, bound, ask)
         if refused is not None:
-            d.decide(bound, refused)
-            d.lanes = after
+            ruling.decide(bound, refused)
             return
+    d.lanes = ((Lane.TRANSFORM, held), *after)
 
 
 async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> Block | Fail | None:
@@ -72,7 +73,7 @@ async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> Block | Fail | None:
         approval = await _answer(d, question)
     except TimeoutError:
         return _meaning(ask.on_timeout, f"{reason}: nobody answered in time", "ask_timeout")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the handler is the user's; no answer is no approval
         log.exception("the approval handler failed on the question of %s", bound.where)
         told = f"{reason}: the question could not be put ({type(error).__name__})"
         return Block(told, 500, "ask_failed")
@@ -103,5 +104,6 @@ def _approved(d: Dispatch, bound: Bound, approval: Approval) -> Block | None:
             d.set_value(bound.contract.changed(approval.value, d.value))
         except InvalidOutcomeError as error:
             return Block(f"the approved value does not fit: {error}", 500, "ask_failed")
-    d.approved |= {(bound, digest(d.value))}
+    ruling = d.rule()
+    ruling.approved = (*ruling.approved, (bound, digest(d.value)))
     return None

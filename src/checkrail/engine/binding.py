@@ -18,8 +18,8 @@ from checkrail.engine.points import CONTRACTS, Contract, Decision, HookPoint, La
 
 SYNC, SYNC_VALUE, ASYNC, ASYNC_VALUE = range(4)
 
-Entry = tuple["Bound", Callable[..., Any], Callable[[Any], Any] | None, float, int]
-"""What the dispatch needs of a hook: itself, its function, its condition, timeout and kind."""
+Entry = tuple["Bound", Callable[..., Any], Callable[[Any], Any] | None, int]
+"""What the dispatch needs of a hook: itself, its function, its condition and its kind."""
 
 
 class Bound:
@@ -140,7 +140,7 @@ def _entry(bound: Bound, place: Place) -> Entry:
         when = _configured(when, spec.config) if when is not None else None
     tests = [test for test in (place.guard, matcher(spec.match), when) if test is not None]
     kind = 2 * is_async + with_value
-    return bound, fn, _every(tests), spec.timeout, kind
+    return bound, fn, _every(tests), kind
 
 
 def _every(tests: list[Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
@@ -184,7 +184,7 @@ def takes_value(fn: Any, name: str) -> bool:
             signature.bind(*arguments)
         except TypeError:
             continue
-        return len(arguments) == 2  # noqa: PLR2004 - event and value
+        return len(arguments) == 2
     raise HookRefusedError(
         name,
         f"it cannot be called with an event: its parameters are {signature}",

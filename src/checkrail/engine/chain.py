@@ -3,144 +3,173 @@
 from __future__ import annotations
 
 import asyncio
-from contextvars import ContextVar
+import types
+from contextvars import ContextVar, Token
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.asks import settle_asks
 from checkrail.engine.binding import ASYNC, ASYNC_VALUE, SYNC_VALUE
-from checkrail.engine.dispatch import MAX_DEPTH, Dispatch
-from checkrail.engine.event import NO_CONFIG, Event, EventDraft, variant
+from checkrail.engine.dispatch import Dispatch
+from checkrail.engine.event import NOTHING_MORE, Event, EventDraft, variant
 from checkrail.engine.outcomes import Fail
 from checkrail.engine.points import Lane
 from checkrail.engine.settle import Step, answered, fell, rest
-from checkrail.engine.watch import Walk, drive, leave
+from checkrail.engine.verdict import Verdict, VerdictDraft, verdict_of
+from checkrail.engine.watch import OVER, Walker, drive, leave
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from checkrail.engine.binding import Entry
-    from checkrail.engine.plan import Chain
-    from checkrail.engine.points import HookPoint
     from checkrail.engine.scope import Scope
-    from checkrail.engine.verdict import Verdict
 
 TRANSFORM, GATE, OBSERVE = Lane.TRANSFORM, Lane.GATE, Lane.OBSERVE
 GO, HOLD = Step.GO, Step.HOLD
 
-CURRENT: ContextVar[Dispatch | None] = ContextVar("checkrail_dispatch", default=None)
+MAX_DEPTH = 8
+MISSING: Any = Token.MISSING
+
+CURRENT: ContextVar[Dispatch] = ContextVar("checkrail_dispatch")
 """The dispatch whose hook is at work: what it fires in turn is a hook's own work."""
 
 
-def begin(scope: Scope, chain: Chain, value: Any) -> Dispatch:
-    """Make the state of one firing of one point."""
+async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
+    """Call the hooks at a point, and give the verdict.
+
+    This and `walk` are the way that every event takes, so what they make is made in place.
+    """
+    chain = scope.outermost.plan[point] if scope.single else scope.chain(point)
+    if chain is None:
+        draft = VerdictDraft()
+        draft.value = value
+        draft._d = None
+        draft.__class__ = Verdict
+        return draft  # type: ignore[return-value]
+    if context:
+        scope = scope.bind(**context)
+    if type(value) is not chain.exact:
+        value = chain.contract.admit(value)
     d = Dispatch()
     d.scope = scope
-    d.lanes = d.plan = chain.lanes
-    d.background = chain.background
-    d.value = value if type(value) is chain.exact else chain.contract.admit(value)
-    d.event = first_event(d, chain.contract.point)
+    d.chain = chain
+    d.lanes = chain.lanes
+    d.value = d.original = value
     d.trace = []
-    d.watch = None
-    if scope.sinks:
-        d.sent = []
-    if (parent := CURRENT.get()) is not None:
-        nest(d, parent)
-    return d
-
-
-async def perform(d: Dispatch) -> Verdict:
-    """Call the hooks of a dispatch, and give the verdict."""
-    CURRENT.set(d)
+    d.sent = [] if scope.sinks else None
+    d.bound = d.watch = d.ruling = d.parent = None
+    d.quiet = False
+    d.epoch = 0
+    event: EventDraft[Any] = EventDraft()
+    event.value = value
+    event._d = d
+    event._more = NOTHING_MORE
+    event.__class__ = Event
+    d.event = event  # type: ignore[assignment]
+    token = CURRENT.set(d)
+    if token.old_value is not MISSING:
+        nest(d, token.old_value)
     try:
-        walking: Walk | None = walk(d)
-        while walking is not None:
-            try:
-                pending = walking.send(None)
-            except StopIteration:
-                break
-            walking = await drive(walking, pending, d, abandon)
+        idle = scope.outermost.idle
+        walker = idle.pop() if idle else new_walker()
+        pending = walker.send(d)
+        if pending is OVER:
+            idle.append(walker)
+        else:
+            await drive(walker, pending, d, abandon)
     finally:
-        CURRENT.set(d.parent)
+        try:  # noqa: SIM105 - a context manager costs more than the rest of this
+            CURRENT.reset(token)
+        except ValueError:
+            pass  # closed from another context, which never had this dispatch
         if d.sent is not None:
             d.flush()
-    return d.conclude()
+        d.event = d.watch = None  # type: ignore[assignment]
+    return verdict_of(d)
 
 
-def first_event(d: Dispatch, point: HookPoint) -> Event[Any]:
-    """Make the event that the first hook sees."""
-    event: EventDraft[Any] = EventDraft()
-    event.point = point
-    event.value = event.original = d.value
-    event.config = NO_CONFIG
-    event.context = d.scope.context
-    event.verdict = None
-    event._at = d.t0 = perf_counter()
-    event.__class__ = Event
-    return event  # type: ignore[return-value]
+def new_walker() -> Walker:
+    """Make a walker, and take it to where it waits for its first dispatch."""
+    walker = walk()
+    walker.send(None)
+    return walker
 
 
-async def walk(d: Dispatch) -> None:
-    """Call the hooks of a dispatch, lane by lane.
+@types.coroutine
+def walk() -> Walker:  # noqa: C901, PLR0912, PLR0915 - one loop, to be read in one piece
+    """Call the hooks of one dispatch after another, lane by lane.
 
     A hook that just goes on without suspending is the common case and stays in this loop;
-    everything else is settled elsewhere, and says how the lane goes on.
+    everything else is settled elsewhere, and says how the lane goes on. Making a walker costs
+    more than most dispatches do, so it is used again: it says `OVER`, and waits for the next.
     """
-    clock, trace, epoch = perf_counter, d.trace, d.epoch
-    started = d.t0
+    clock = perf_counter
+    d = None
     while True:
+        if d is None:
+            d = yield OVER
+            trace, shortest, epoch = d.trace, d.chain.shortest, d.epoch
+            began = clock()
+            if not epoch:
+                d.started = began
         for lane, entries in d.lanes:
             if lane is not TRANSFORM and not enter(d, lane):
                 continue
             event, value = d.event, d.value
             while entries:
                 d.entries = entries
-                for bound, fn, condition, timeout, kind in entries:
+                for bound, fn, condition, kind in entries:
                     d.bound = bound
-                    d.t0 = started
+                    d.began = began
                     try:
                         if condition is not None and (met := condition(event)) is not True:
                             if hasattr(met, "__await__"):
-                                met = await quietly(d, met)
-                                started = d.t0 if met else clock()
+                                met = yield from quietly(d, met)
+                                began = d.began
                             if not met:
                                 continue
                         if kind == ASYNC_VALUE:
-                            answer = await fn(event, value)
+                            answer = yield from fn(event, value)
                         elif kind == ASYNC:
-                            answer = await fn(event)
+                            answer = yield from fn(event)
                         else:
                             answer = fn(event, value) if kind == SYNC_VALUE else fn(event)
                             if answer is not None and hasattr(answer, "__await__"):
-                                answer = await answer
-                    except BaseException as error:
+                                answer = yield from answer.__await__()
+                    except BaseException as error:  # noqa: BLE001 - settled, whatever it is
                         if d.epoch != epoch:
                             return
                         ended = clock()
-                        step = fell(d, bound, error, started, ended)
+                        step = fell(d, bound, error, began, ended)
                     else:
                         ended = clock()
-                        if answer is None and ended - started < timeout and d.watch is None:
-                            trace.append((bound, started, ended))
-                            started = ended
+                        if (
+                            answer is None
+                            and ended - began < shortest
+                            and (d.watch is None or not d.watch.interrupted)
+                        ):
+                            trace.append((bound, began, ended))
+                            began = ended
                             continue
                         if d.epoch != epoch:
                             return
-                        step = answered(d, bound, answer, started, ended)
-                    started = ended
+                        step = answered(d, bound, answer, began, ended)
+                    began = ended
                     event, value = d.event, d.value
                     if step is not GO:
                         break
                 else:
                     break
                 if step is HOLD:
-                    d.held = rest(entries, bound, GO)
-                entries = rest(entries, bound, step)
-        if not d.asks:
-            break
-        await settle_asks(d)
-        started = clock()
-    d.bound = None
+                    d.rule().held = rest(entries, bound, GO)
+                entries = rest(entries, bound, step)  # noqa: PLW2901 - what is left of it
+        if d.ruling is not None and d.ruling.asks:
+            yield from settle_asks(d)
+            began = clock()
+        else:
+            d.bound = None
+            d = trace = event = value = answer = None
 
 
 async def quietly(d: Dispatch, asking: Awaitable[Any]) -> Any:
@@ -150,63 +179,80 @@ async def quietly(d: Dispatch, asking: Awaitable[Any]) -> Any:
         met = await asking
     finally:
         d.quiet = False
-    if not met and d.watch is not None and d.watch.interrupted:
-        raise asyncio.CancelledError
+    if not met:
+        if d.watch is not None and d.watch.interrupted:
+            raise asyncio.CancelledError
+        d.began = perf_counter()
     return met
 
 
 def enter(d: Dispatch, lane: Lane | None) -> bool:
     """Make a dispatch ready for its next lane, or say that the lane has nothing to do."""
+    ruling = d.ruling
+    asked = ruling is not None and bool(ruling.asks)
     if lane is OBSERVE:
-        if d.asks:
+        if asked:
             return False
         d.flush()
-        d.event = variant(d.event, verdict=d.conclude())
-        for entry in d.background:
-            d.scope.hold(alone(d, entry))
+        d.event = variant(d.event, verdict=verdict_of(d))
+        for entry in d.chain.background:
+            start_alone(d, entry)
     elif lane is GATE:
-        if d.refused or d.gated is d.value:
-            return False
-        d.gated = d.value
-        if not d.asks:
+        if ruling is not None:
+            if ruling.refused or ruling.gated is d.value:
+                return False
+            ruling.gated = d.value
+        if not asked:
             d.flush()
     return True
 
 
-async def alone(d: Dispatch, entry: Entry) -> None:
-    """Call one background observer, in a task of its own."""
+def start_alone(d: Dispatch, entry: Entry) -> None:
+    """Call a background observer in a dispatch and a task of its own."""
     own = Dispatch()
-    own.scope, own.event, own.value = d.scope, d.event, d.value
-    own.lanes = own.plan = ((None, (entry,)),)
-    own.background = ()
-    own.parent, own.depth = d.parent, d.depth
-    own.trace, own.watch, own.t0 = [], None, perf_counter()
+    own.scope, own.value, own.original, own.event = d.scope, d.value, d.original, d.event
+    own.chain = replace(d.chain, lanes=((None, (entry,)),), background=())
+    own.lanes = own.chain.lanes
+    own.trace = []
     own.sent = None if d.sent is None else []
-    await perform(own)
+    own.bound = own.watch = own.ruling = None
+    own.parent = d.parent
+    own.quiet = False
+    own.epoch = 0
+    d.scope.hold(alone(own))
 
 
-async def left(walking: Walk, pending: Any) -> None:
-    """See an abandoned hook to its end."""
-    await leave(walking, pending)
+async def alone(d: Dispatch) -> None:
+    """See a background observer to its end."""
+    token = CURRENT.set(d)
+    try:
+        walker = new_walker()
+        if (pending := walker.send(d)) is not OVER:
+            await drive(walker, pending, d, abandon)
+    finally:
+        CURRENT.reset(token)
+        d.flush()
+        d.event = d.watch = None  # type: ignore[assignment]
 
 
 def nest(d: Dispatch, parent: Dispatch) -> None:
     """Place a dispatch under the hook whose work fired it: that hook is not called again."""
-    d.parent, d.depth = parent, parent.depth + 1
-    if d.depth > MAX_DEPTH:
-        reason = f"hooks within hooks, {d.depth} deep at {d.event.point}: {MAX_DEPTH} is the limit"
-        d.outcome = Fail(reason, "hook_depth")
-        d.lanes, d.background = (), ()
-        return
-    at_work = set()
+    d.parent = parent
+    at_work, depth = set(), 0
     outer: Dispatch | None = parent
     while outer is not None:
+        depth += 1
         if outer.bound is not None:
             at_work.add(outer.bound.identity)
         outer = outer.parent
-    lanes = ((lane, others(entries, at_work)) for lane, entries in d.plan)
-    d.lanes = d.plan = tuple(lanes)
-    d.background = others(d.background, at_work)
+    if depth > MAX_DEPTH:
+        reason = f"hooks within hooks, {depth} deep at {d.chain.point}: the limit is {MAX_DEPTH}"
+        d.rule().outcome = Fail(reason, "hook_depth")
+        d.lanes = ()
+        return
+    lanes = tuple((lane, others(entries, at_work)) for lane, entries in d.chain.lanes)
+    d.chain = replace(d.chain, lanes=lanes, background=others(d.chain.background, at_work))
+    d.lanes = lanes
 
 
 def others(entries: tuple[Entry, ...], at_work: set[Any]) -> tuple[Entry, ...]:
@@ -214,16 +260,14 @@ def others(entries: tuple[Entry, ...], at_work: set[Any]) -> tuple[Entry, ...]:
     return tuple(entry for entry in entries if entry[0].identity not in at_work)
 
 
-def abandon(d: Dispatch, walking: Walk, pending: Any) -> Walk:
+def abandon(d: Dispatch, walker: Walker, pending: Any) -> Walker:
     """Leave a hook that will not end to a task of its own, and go on without it."""
-    bound = d.bound
-    assert bound is not None  # noqa: S101 - only a hook can be late
-    d.epoch += 1
     d.quiet = False
-    d.scope.hold(left(walking, pending), abandoned=True)
-    step = answered(d, bound, None, d.t0, perf_counter())
+    d.scope.hold(leave(walker, pending), abandoned=True)
+    d.epoch += 1
+    bound: Any = d.bound
+    step = answered(d, bound, None, d.began, perf_counter())
     order = (None, *Lane)
     later = [item for item in d.lanes if order.index(item[0]) > order.index(bound.lane)]
     d.lanes = ((None, rest(d.entries, bound, step)), *later)
-    d.t0 = perf_counter()
-    return walk(d)
+    return new_walker()

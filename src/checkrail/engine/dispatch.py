@@ -10,22 +10,22 @@ from checkrail.engine.event import variant
 from checkrail.engine.frozen import freeze
 from checkrail.engine.outcomes import UNSET, Ask, Outcome
 from checkrail.engine.points import Decision, Lane
-from checkrail.engine.records import Call, RecordKind, Traced, call_of, record
-from checkrail.engine.verdict import Verdict, verdict_of
+from checkrail.engine.records import Call, HookRecord, RecordDraft, RecordKind, Traced
 
 if TYPE_CHECKING:
     from checkrail.engine.binding import Bound, Entry
     from checkrail.engine.event import Event
-    from checkrail.engine.records import HookRecord
+    from checkrail.engine.plan import Chain
     from checkrail.engine.scope import Scope
     from checkrail.engine.watch import Watch
 
 log = logging.getLogger("checkrail")
 
-MAX_DEPTH = 8
-
 Lanes = tuple[tuple[Lane | None, tuple["Entry", ...]], ...]
 """Hooks by lane; None stands for a lane that was entered before, and is now gone on with."""
+
+PLAIN: tuple[RecordKind, ...] = (RecordKind.START, RecordKind.COMPLETE)
+START_ONLY: tuple[RecordKind, ...] = (RecordKind.START,)
 
 STRICTNESS = {
     decision: rank
@@ -43,47 +43,20 @@ STRICTNESS = {
 }
 
 
-class Dispatch:
-    """One firing of one point. Only the engine sees it, and only while it runs.
+class Ruling:
+    """What the hooks of a dispatch have decided, as far as it is more than going on."""
 
-    What most dispatches never touch stays a default of the class, which costs nothing to make.
-    """
+    __slots__ = ("approved", "asks", "brought", "by", "gated", "held", "inject", "outcome")
 
-    scope: Scope
-    lanes: Lanes
-    plan: Lanes
-    background: tuple[Entry, ...]
-    event: Event[Any]
-    value: Any
-    trace: list[Traced]
-    t0: float
-    watch: Watch | None
-    entries: tuple[Entry, ...]
-    bound: Bound | None
-    parent: Dispatch | None = None
-    depth: int = 0
-    epoch: int = 0
-    quiet: bool = False
-    outcome: Outcome | None = None
-    by: Bound | None = None
-    brought: Any = UNSET
-    inject: tuple[Mapping[str, Any], ...] = ()
-    asks: tuple[tuple[Bound, Ask], ...] = ()
-    held: tuple[Entry, ...] = ()
-    approved: frozenset[tuple[Bound, str]] = frozenset()
-    gated: Any = UNSET
-    verdict: Verdict | None = None
-    sent: list[HookRecord] | None = None
-
-    def set_value(self, value: Any, *, redacted: bool = False) -> None:
-        """Go on with another value; a redaction leaves no trace of the earlier one."""
-        self.value = value
-        original = value if redacted else self.event.original
-        self.event = variant(self.event, value=value, original=original)
-        if redacted:
-            for traced in self.trace:
-                if isinstance(traced, Call):
-                    traced.forget()
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+        self.by: Bound | None = None
+        self.brought: Any = UNSET
+        self.inject: tuple[Mapping[str, Any], ...] = ()
+        self.asks: tuple[tuple[Bound, Ask], ...] = ()
+        self.held: tuple[Entry, ...] = ()
+        self.approved: tuple[tuple[Bound, str], ...] = ()
+        self.gated: Any = UNSET
 
     def decide(self, bound: Bound, outcome: Outcome, brought: Any = UNSET) -> None:
         """Take a decision if it is stricter than what was decided before."""
@@ -93,8 +66,11 @@ class Dispatch:
 
     def add_messages(self, messages: Any) -> None:
         """Keep messages that a hook wants in the conversation."""
-        if messages:
-            self.inject = (*self.inject, *freeze(list(messages)))
+        self.inject = (*self.inject, *freeze(list(messages)))
+
+    def result(self, value: Any) -> Any:
+        """Give what a `replace` or `stop` brought, else the value as it is."""
+        return value if self.brought is UNSET else self.brought
 
     @property
     def refused(self) -> bool:
@@ -104,23 +80,101 @@ class Dispatch:
             Decision.FAIL,
         )
 
-    def conclude(self) -> Verdict:
-        """Give the verdict; it is made once."""
-        if self.verdict is None:
-            self.verdict = verdict_of(self, self.value if self.brought is UNSET else self.brought)
-        return self.verdict
+    @property
+    def asking(self) -> bool:
+        """Whether a person has to be asked: not if the work is refused or retried anyway."""
+        known = self.outcome
+        return bool(self.asks) and (
+            known is None or STRICTNESS[known.decision] < STRICTNESS[Decision.ASK]
+        )
 
-    def flush(self) -> None:
-        """Give the sinks every record that they have not had."""
-        if self.sent is None:
+
+class Dispatch:
+    """One firing of one point. Only the engine sees it, and only while it runs.
+
+    A dispatch in which every hook just goes on touches none of what comes after `parent`.
+    """
+
+    __slots__ = (
+        "began",
+        "bound",
+        "chain",
+        "entries",
+        "epoch",
+        "event",
+        "lanes",
+        "original",
+        "parent",
+        "quiet",
+        "ruling",
+        "scope",
+        "sent",
+        "started",
+        "trace",
+        "value",
+        "watch",
+    )
+
+    scope: Scope
+    chain: Chain
+    value: Any
+    original: Any
+    event: Event[Any]
+    started: float
+    began: float
+    trace: list[Traced]
+    sent: list[HookRecord] | None
+    bound: Bound | None
+    parent: Dispatch | None
+    lanes: Lanes
+    entries: tuple[Entry, ...]
+    watch: Watch | None
+    ruling: Ruling | None
+    epoch: int
+    quiet: bool
+
+    def rule(self) -> Ruling:
+        """Give the ruling, made when there is first something to rule."""
+        if self.ruling is None:
+            self.ruling = Ruling()
+        return self.ruling
+
+    def set_value(self, value: Any, *, redacted: bool = False) -> None:
+        """Go on with another value; a redaction leaves no trace of the earlier one."""
+        self.value = value
+        if redacted:
+            self.original = value
+            for traced in self.trace:
+                if isinstance(traced, Call):
+                    traced.forget()
+        self.event = variant(self.event, value=value)
+
+    def flush(self, waiting: Traced | None = None) -> None:
+        """Give the sinks every record that they have not had; `waiting` has only started."""
+        sent, scope = self.sent, self.scope
+        if sent is None:
             return
-        sent, trace = self.sent, self.trace
-        while len(sent) < 2 * len(trace):
-            traced = trace[len(sent) // 2]
-            kind = RecordKind.START if len(sent) % 2 == 0 else call_of(traced).ending
-            self._send(record(kind, traced, self.scope.context, self.scope.history))
+        untold = self.trace[len(sent) // 2 :]
+        for traced in untold if waiting is None else (*untold, waiting):
+            kinds: tuple[RecordKind, ...]
+            if isinstance(traced, Call):
+                kinds = (RecordKind.START, traced.ending)
+            else:
+                kinds = START_ONLY if traced is waiting else PLAIN
+            for kind in kinds[len(sent) % 2 :]:
+                draft = RecordDraft()
+                draft.kind = kind
+                draft._traced = traced
+                draft._scope = scope
+                draft.__class__ = HookRecord
+                sent.append(draft)  # type: ignore[arg-type]
+                for sink in scope.sinks:
+                    try:
+                        sink(draft)  # type: ignore[arg-type]
+                    except Exception:
+                        log.exception("a record sink failed; %r is lost to it", draft)
 
-    def announce(self, bound: Bound, started: float) -> None:
+    def announce(self, bound: Bound, began: float) -> None:
         """Tell the sinks that a hook has started and is being waited for.
 
         Values leave a point only after its transform lane, so a change that is still held
@@ -129,16 +183,5 @@ class Dispatch:
         if self.sent is None or len(self.sent) > 2 * len(self.trace):
             return
         held = self.trace[len(self.sent) // 2 :]
-        if any(isinstance(call, Call) and call.after is not UNSET for call in held):
-            return
-        self.flush()
-        traced = (bound, started, started)
-        self._send(record(RecordKind.START, traced, self.scope.context, self.scope.history))
-
-    def _send(self, made: HookRecord) -> None:
-        self.sent.append(made)  # type: ignore[union-attr]
-        for sink in self.scope.sinks:
-            try:
-                sink(made)
-            except Exception:
-                log.exception("a record sink failed on %r; the record is lost to it", made)
+        if not any(isinstance(call, Call) and call.after is not UNSET for call in held):
+            self.flush((bound, began, began))

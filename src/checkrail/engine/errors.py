@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -48,5 +47,7 @@ class UnreachableError(CheckrailError):
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Say which known name was probably meant, or nothing."""
+    import difflib  # slow to import, and only needed where something is wrong
+
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" (did you mean {near[0]!r}?)" if near else ""

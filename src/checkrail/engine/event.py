@@ -13,6 +13,7 @@ from checkrail.engine.frozen import FrozenDict, FrozenError
 from checkrail.engine.values import User, Value
 
 if TYPE_CHECKING:
+    from checkrail.engine.dispatch import Dispatch
     from checkrail.engine.points import HookPoint
     from checkrail.engine.verdict import Verdict
 
@@ -68,15 +69,11 @@ def _user(given: Any) -> User | None:
 class EventDraft(Generic[V_co]):
     """An event while it is being made; a hook only ever sees the frozen `Event`."""
 
-    __slots__ = ("_at", "config", "context", "original", "point", "value", "verdict")
+    __slots__ = ("_d", "_more", "value")
 
-    point: HookPoint
     value: V_co
-    original: V_co
-    config: Mapping[str, Any]
-    context: Context
-    verdict: Verdict | None
-    _at: float
+    _d: Dispatch
+    _more: tuple[Mapping[str, Any], Verdict | None]
 
 
 class Event(EventDraft[V_co]):
@@ -94,85 +91,115 @@ class Event(EventDraft[V_co]):
         return f"Event({self.point}, {self.value!r})"
 
     @property
+    def point(self) -> HookPoint:
+        """The point that was reached."""
+        return self._d.chain.point
+
+    @property
+    def original(self) -> V_co:
+        """The value that was given to this dispatch, or what a redaction left of it."""
+        return self._d.original  # type: ignore[no-any-return]
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The config of the hook that was given this event."""
+        return self._more[0]
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What was decided; observers alone see it."""
+        return self._more[1]
+
+    @property
+    def context(self) -> Context:
+        """The ids that this belongs to, in one object."""
+        return self._d.scope.context
+
+    @property
     def timestamp(self) -> float:
         """When the point was reached, in seconds since the epoch."""
-        return wall(self._at)
+        return wall(self._d.started)
 
     @property
     def session_id(self) -> str | None:
         """The session that this belongs to."""
-        return self.context.session_id
+        return self._d.scope.context.session_id
 
     @property
     def thread_id(self) -> str | None:
         """The conversation that this belongs to."""
-        return self.context.thread_id
+        return self._d.scope.context.thread_id
 
     @property
     def run_id(self) -> str | None:
         """The run that this belongs to."""
-        return self.context.run_id
+        return self._d.scope.context.run_id
 
     @property
     def parent_run_id(self) -> str | None:
         """The run that started this run."""
-        return self.context.parent_run_id
+        return self._d.scope.context.parent_run_id
 
     @property
     def agent_name(self) -> str | None:
         """The agent at work."""
-        return self.context.agent_name
+        return self._d.scope.context.agent_name
 
     @property
     def assistant_id(self) -> str | None:
         """The assistant, as the LangGraph API names an agent with its config."""
-        return self.context.assistant_id
+        return self._d.scope.context.assistant_id
 
     @property
     def request_id(self) -> str | None:
         """The request that this belongs to."""
-        return self.context.request_id
+        return self._d.scope.context.request_id
 
     @property
     def tool_call_id(self) -> str | None:
         """The tool call that this belongs to."""
-        return self.context.tool_call_id
+        return self._d.scope.context.tool_call_id
 
     @property
     def user(self) -> User | None:
         """Who is acting."""
-        return self.context.user
+        return self._d.scope.context.user
 
     @property
     def model(self) -> str | None:
         """The model at work: the value's own, else the context's."""
-        return getattr(self.value, "model", None) or self.context.model
+        return getattr(self.value, "model", None) or self._d.scope.context.model
 
     @property
     def provider(self) -> str | None:
         """The model's provider: the value's own, else the context's."""
-        return getattr(self.value, "provider", None) or self.context.provider
+        return getattr(self.value, "provider", None) or self._d.scope.context.provider
 
     @property
     def attempt(self) -> int:
         """Which attempt of the run this is, from 1."""
-        return self.context.attempt
+        return self._d.scope.context.attempt
 
     @property
     def iteration(self) -> int | None:
         """Which iteration of the agent loop this is."""
-        return self.context.iteration
+        return self._d.scope.context.iteration
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the caller added."""
-        return self.context.metadata
+        return self._d.scope.context.metadata
+
+
+NOTHING_MORE: tuple[Mapping[str, Any], None] = (NO_CONFIG, None)
 
 
 def variant(event: EventDraft[Any], **changes: Any) -> Event[Any]:
-    """Give an event like this one, with some fields set anew."""
+    """Give an event like this one, with another value, config or verdict."""
+    config, verdict = event._more
     draft: EventDraft[Any] = EventDraft()
-    for name in EventDraft.__slots__:
-        setattr(draft, name, changes[name] if name in changes else getattr(event, name))
+    draft.value = changes.get("value", event.value)
+    draft._d = event._d
+    draft._more = (changes.get("config", config), changes.get("verdict", verdict))
     draft.__class__ = Event
     return draft  # type: ignore[return-value]

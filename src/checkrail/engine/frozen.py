@@ -17,7 +17,7 @@ def _refuse(self: object, *_args: object, **_kwargs: object) -> NoReturn:
     kind = "dict" if isinstance(self, dict) else "list"
     message = (
         f"this {kind} is frozen: a hook cannot change what it was given. "
-        f"Make a copy with {kind}(x) or checkrail.thaw(x), and return Continue(copy)"
+        f"Make a copy with {kind}(x) or copy.deepcopy(x), and return Continue(copy)"
     )
     raise FrozenError(message)
 
@@ -28,6 +28,7 @@ class FrozenDict(dict[_K, _V]):
     __slots__ = ()
 
     def __new__(cls, items: Mapping[_K, _V]) -> Self:
+        """Fill it, once."""
         self = super().__new__(cls)
         dict.update(self, items)
         return self
@@ -35,8 +36,8 @@ class FrozenDict(dict[_K, _V]):
     def __init__(self, items: Mapping[_K, _V]) -> None:
         """Filled by `__new__`, so that a second call changes nothing."""
 
-    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
-    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
 
     def __deepcopy__(self, _memo: object) -> dict[_K, _V]:
         return thaw(self)  # type: ignore[no-any-return]
@@ -51,6 +52,7 @@ class FrozenList(list[_V]):
     __slots__ = ()
 
     def __new__(cls, items: list[_V]) -> Self:
+        """Fill it, once."""
         self = super().__new__(cls)
         list.extend(self, items)
         return self
@@ -58,8 +60,8 @@ class FrozenList(list[_V]):
     def __init__(self, items: list[_V]) -> None:
         """Filled by `__new__`, so that a second call changes nothing."""
 
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
-    append = clear = extend = insert = pop = remove = reverse = sort = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
 
     def __deepcopy__(self, _memo: object) -> list[_V]:
         return thaw(self)  # type: ignore[no-any-return]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from checkrail.engine.errors import HookRefusedError, suggestion
 from checkrail.engine.event import NO_CONFIG, Event
@@ -14,6 +14,9 @@ from checkrail.engine.frozen import freeze
 from checkrail.engine.matchers import FIELDS, Pattern, compiled, patterns
 from checkrail.engine.outcomes import Outcome
 from checkrail.engine.points import Decision, Lane, Place, places
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 OnError = Literal["continue", "block"]
 Mode = Literal["enforce", "shadow", "off"]
@@ -174,16 +177,18 @@ def _class_points(hook: Hook) -> tuple[str, ...]:
 
 
 def _class_call(hook: Hook, name: str) -> Callable[..., Any]:
-    execute = getattr(hook, "execute", None)
-    if not callable(execute):
+    execute: Callable[..., Any] | None = getattr(hook, "execute", None)
+    if execute is None:
         remedy = "Define `async def execute(self, event)`"
         raise HookRefusedError(name, "its class has no execute method", remedy)
     parameters = list(inspect.signature(execute).parameters.values())
     if len(parameters) > 1 and parameters[1].name in ("ctx", "context"):
 
         async def with_context(event: Event[Any]) -> Answer:
-            answer = execute(event, event.context)
-            return await answer if inspect.isawaitable(answer) else answer
+            answer: Any = execute(event, event.context)
+            if inspect.isawaitable(answer):
+                answer = await answer
+            return cast("Answer", answer)
 
         return with_context
     return execute
@@ -235,7 +240,7 @@ def _match(name: str, options: Mapping[str, Any]) -> dict[str, tuple[Pattern, ..
         for pattern in given:
             try:
                 compiled(pattern)
-            except Exception as error:
+            except (re.error, TypeError, AttributeError) as error:
                 problem = f"{pattern!r} in `{key}` is no pattern: {error}"
                 remedy = "Give a glob, or a regular expression between slashes"
                 raise HookRefusedError(name, problem, remedy) from None
@@ -246,7 +251,7 @@ def _timeout(name: str, options: Mapping[str, Any]) -> float:
     given = options.get("timeout_seconds", options.get("timeout", DEFAULT_TIMEOUT))
     if given is None:
         return float("inf")
-    if isinstance(given, timedelta):
+    if hasattr(given, "total_seconds"):
         given = given.total_seconds()
     if isinstance(given, bool) or not isinstance(given, (int, float)) or given <= 0:
         remedy = "Give seconds, more than 0, or None for no limit"
@@ -274,7 +279,7 @@ def _mode(name: str, options: Mapping[str, Any]) -> Mode:
     mode = options.get("mode", "enforce")
     if mode not in ("enforce", "shadow", "off"):
         raise HookRefusedError(name, f"its mode is {mode!r}", "Say enforce, shadow or off")
-    return mode if options.get("enabled", True) else "off"  # type: ignore[no-any-return]
+    return mode if options.get("enabled", True) else "off"
 
 
 def _lane(name: str, options: Mapping[str, Any]) -> Lane | None:

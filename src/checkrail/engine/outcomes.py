@@ -105,7 +105,7 @@ class Fail(Outcome):
     status: int = 500
 
 
-class Reject(Exception):  # noqa: N818 - control flow, not an error
+class Reject(Exception):
     """Raise it anywhere in a hook: the same as returning `Block`."""
 
     def __init__(self, reason: str = "", status: int = 403, code: str | None = None) -> None:

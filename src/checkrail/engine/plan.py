@@ -24,8 +24,10 @@ class Chain:
     """The hooks of one point, in the order in which they are called."""
 
     contract: Contract
+    point: HookPoint
     exact: type
     lanes: Lanes
+    shortest: float
     background: tuple[Entry, ...]
 
 
@@ -58,6 +60,7 @@ def _chain(point: HookPoint, hooks: list[Bound]) -> Chain | None:
 
 def _assembled(contract: Contract, by_lane: dict[Lane, tuple[Entry, ...]]) -> Chain:
     observers = by_lane[Lane.OBSERVE]
+    shortest = min(entry[0].spec.timeout for entries in by_lane.values() for entry in entries)
     by_lane = by_lane | {
         Lane.OBSERVE: tuple(entry for entry in observers if not entry[0].spec.background),
     }
@@ -65,7 +68,7 @@ def _assembled(contract: Contract, by_lane: dict[Lane, tuple[Entry, ...]]) -> Ch
     lanes = tuple((lane, by_lane[lane]) for lane in Lane if by_lane[lane])
     if background and not by_lane[Lane.OBSERVE]:
         lanes = (*lanes, (Lane.OBSERVE, ()))
-    return Chain(contract, EXACT_TYPES[contract.point], lanes, background)
+    return Chain(contract, contract.point, EXACT_TYPES[contract.point], lanes, shortest, background)
 
 
 def joined(levels: tuple[Chain | None, ...]) -> Chain | None:

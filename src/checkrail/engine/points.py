@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,7 +25,7 @@ from checkrail.engine.values import (
 
 
 class HookPoint(StrEnum):
-    """A named moment in an agent's life."""
+    """A named moment in an agent's life, in the order in which a life goes."""
 
     ON_SESSION_START = "on_session_start"
     BEFORE_INBOUND = "before_inbound"
@@ -87,7 +86,6 @@ class Contract:
     """
 
     point: HookPoint
-    fires: str
     value: type
     wire: str
     change: bool = False
@@ -191,15 +189,15 @@ def _with_text(current: Any, text: str, contract: Contract) -> Any:
 
 
 def _arguments(text: str, contract: Contract) -> dict[str, Any]:
+    import json  # slow to import, and most programs never need it
+
     try:
         args = json.loads(text)
     except ValueError as error:
         message = f"a text given for tool arguments at {contract.point} is not JSON: {error}"
         raise InvalidOutcomeError(message) from None
     if not isinstance(args, dict):
-        message = (
-            f"tool arguments at {contract.point} are a JSON object, not {type(args).__name__}"
-        )
+        message = f"tool arguments at {contract.point} are a JSON object, not {type(args).__name__}"
         raise InvalidOutcomeError(message)
     return args
 
@@ -207,126 +205,55 @@ def _arguments(text: str, contract: Contract) -> dict[str, Any]:
 def _contracts() -> dict[HookPoint, Contract]:
     at = HookPoint
     reply = AssistantMessage
-    every = {"change": True, "block": True, "ask": True}
     table = [
-        Contract(
-            at.ON_SESSION_START,
-            "a session has been opened, before its first message",
-            Session,
-            "session",
-            block=True,
-        ),
-        Contract(
-            at.BEFORE_INBOUND,
-            "a user's message is about to be processed",
-            InboundMessage,
-            "content",
-            **every,
-            stop=str,
-        ),
-        Contract(
-            at.BEFORE_RUN,
-            "a run was requested and validated, nothing is queued yet",
-            object,
-            "parameters",
-            change=True,
-            block=True,
-        ),
-        Contract(
-            at.ON_RUN_START,
-            "the run is next to execute, before any executor sees it",
-            object,
-            "parameters",
-            **every,
-            replace=object,
-        ),
-        Contract(
+        _row(at.ON_SESSION_START, Session, "session", "block"),
+        _row(at.BEFORE_INBOUND, InboundMessage, "content", "change block ask", stop=str),
+        _row(at.BEFORE_RUN, object, "parameters", "change block"),
+        _row(at.ON_RUN_START, object, "parameters", "change block ask", replace=object),
+        _row(
             at.BEFORE_LLM_CALL,
-            "just before the model is called",
             ModelRequest,
             "request",
-            **every,
+            "change block ask",
             replace=reply,
             stop=reply,
         ),
-        Contract(
-            at.AFTER_LLM_CALL,
-            "the model has answered",
-            reply,
-            "message",
-            **every,
-            retry=True,
-            stop=reply,
-        ),
-        Contract(
-            at.BEFORE_TOOL_CALL,
-            "right before one tool is executed",
-            ToolCall,
-            "tool_call",
-            **every,
-            replace=ToolResult,
-        ),
-        Contract(
-            at.AFTER_TOOL_CALL,
-            "a tool has returned, well or badly, was replaced or blocked",
-            ToolResult,
-            "tool_result",
-            change=True,
-            block=True,
-        ),
-        Contract(
-            at.ON_TOOL_ERROR,
-            "after after_tool_call, only if the result is still an error",
-            ToolResult,
-            "tool_result",
-            change=True,
-            block=True,
-        ),
-        Contract(
-            at.BEFORE_FINAL_RESPONSE,
-            "the loop has its final message, before it is kept, shown or streamed",
-            reply,
-            "message",
-            **every,
-            retry=True,
-            stop=reply,
-        ),
-        Contract(
-            at.QUERY_END,
-            "the loop has ended, on every path",
-            AgentResponse,
-            "response",
-            change=True,
-        ),
-        Contract(
-            at.ON_RESULT,
-            "an agent produced its output, before it is stored or sent",
-            object,
-            "output",
-            **every,
-        ),
-        Contract(
-            at.BEFORE_OUTBOUND,
-            "a reply is about to leave on its channel",
-            OutboundMessage,
-            "content",
-            **every,
-        ),
-        Contract(at.AFTER_RUN, "a run ended in success or interrupted", RunResult, "result"),
-        Contract(
-            at.ON_RUN_ERROR,
-            "an admitted run ended in error, timeout, block or cancel",
-            RunError,
-            "error",
-        ),
-        Contract(
-            at.ON_SESSION_END,
-            "a session was closed, expired or pruned",
-            Session,
-            "session",
-        ),
+        _row(at.AFTER_LLM_CALL, reply, "message", "change block ask retry", stop=reply),
+        _row(at.BEFORE_TOOL_CALL, ToolCall, "tool_call", "change block ask", replace=ToolResult),
+        _row(at.AFTER_TOOL_CALL, ToolResult, "tool_result", "change block"),
+        _row(at.ON_TOOL_ERROR, ToolResult, "tool_result", "change block"),
+        _row(at.BEFORE_FINAL_RESPONSE, reply, "message", "change block ask retry", stop=reply),
+        _row(at.QUERY_END, AgentResponse, "response", "change"),
+        _row(at.ON_RESULT, object, "output", "change block ask"),
+        _row(at.BEFORE_OUTBOUND, OutboundMessage, "content", "change block ask"),
+        _row(at.AFTER_RUN, RunResult, "result"),
+        _row(at.ON_RUN_ERROR, RunError, "error"),
+        _row(at.ON_SESSION_END, Session, "session"),
     ]
     return {contract.point: contract for contract in table}
+
+
+def _row(
+    point: HookPoint,
+    value: type,
+    wire: str,
+    allows: str = "",
+    *,
+    replace: type | None = None,
+    stop: type | None = None,
+) -> Contract:
+    said = allows.split()
+    return Contract(
+        point,
+        value,
+        wire,
+        change="change" in said,
+        block="block" in said,
+        ask="ask" in said,
+        retry="retry" in said,
+        replace=replace,
+        stop=stop,
+    )
 
 
 CONTRACTS = _contracts()

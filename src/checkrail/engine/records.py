@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -15,11 +15,9 @@ from checkrail.engine.points import Decision
 from checkrail.engine.values import digest, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from checkrail.engine.binding import Bound
-    from checkrail.engine.event import Context
     from checkrail.engine.points import HookPoint, Lane
+    from checkrail.engine.scope import Scope
 
 History = Literal["full", "digest", "off"]
 
@@ -77,13 +75,12 @@ def call_of(traced: Traced) -> Call:
 class RecordDraft:
     """A record while it is being made; others only ever see the frozen `HookRecord`."""
 
-    __slots__ = ("_context", "_history", "_record_id", "_traced", "kind")
+    __slots__ = ("_id", "_scope", "_traced", "kind")
 
     kind: RecordKind
     _traced: Traced
-    _context: Context
-    _history: History
-    _record_id: str | None
+    _scope: Scope
+    _id: str
 
 
 class HookRecord(RecordDraft):
@@ -113,9 +110,9 @@ class HookRecord(RecordDraft):
     @property
     def record_id(self) -> str:
         """A UUIDv7, the same on every reading."""
-        if self._record_id is None:
-            object.__setattr__(self, "_record_id", uuid7(self.time))
-        return self._record_id  # type: ignore[return-value]
+        if not hasattr(self, "_id"):
+            object.__setattr__(self, "_id", uuid7(self.time))
+        return self._id
 
     @property
     def time(self) -> float:
@@ -185,12 +182,12 @@ class HookRecord(RecordDraft):
     @property
     def attempt(self) -> int:
         """Which attempt of the run this belongs to."""
-        return self._context.attempt
+        return self._scope.context.attempt
 
     @property
     def ids(self) -> dict[str, str]:
         """The ids that this belongs to, where they exist."""
-        context = self._context
+        context = self._scope.context
         names = [name for name in context.__slots__ if name.endswith(("_id", "_name"))]
         found = {name: getattr(context, name) for name in names}
         return {name: value for name, value in found.items() if value is not None}
@@ -222,9 +219,9 @@ class HookRecord(RecordDraft):
         return self._ended and self._call.overran
 
     def _kept(self, value: Any) -> Any:
-        if not self._ended or value is UNSET or self._history == "off":
+        if not self._ended or value is UNSET or self._scope.history == "off":
             return None
-        return digest(value) if self._history == "digest" else value
+        return digest(value) if self._scope.history == "digest" else value
 
     def wire(self) -> dict[str, Any]:
         """Give the record as JSON data, with the names that event consumers know."""
@@ -265,24 +262,9 @@ class HookRecord(RecordDraft):
             told["overran"] = True
         if self.redacted:
             told["redacted"] = True
-        elif self.changed and self._history != "off":
+        elif self.changed and self._scope.history != "off":
             told |= {"before": plain(self.before), "after": plain(self.after)}
         return told
-
-
-
-
-
-def record(kind: RecordKind, traced: Traced, context: Context, history: History) -> HookRecord:
-    """Make one record."""
-    draft = RecordDraft()
-    draft.kind = kind
-    draft._traced = traced
-    draft._context = context
-    draft._history = history
-    draft._record_id = None
-    draft.__class__ = HookRecord
-    return draft  # type: ignore[return-value]
 
 
 def uuid7(seconds: float | None = None) -> str:

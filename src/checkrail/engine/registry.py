@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from checkrail.engine.binding import Bound
@@ -16,12 +15,15 @@ from checkrail.engine.hook import Hook, HookSpec, declare
 from checkrail.engine.matchers import Pattern
 from checkrail.engine.plan import Plan, compiled
 from checkrail.engine.points import Decision, point_named
-from checkrail.engine.scope import Budget, Scope, Sink, pass_by
+from checkrail.engine.scope import Budget, Scope, Sink
+from checkrail.engine.verdict import Verdict, passed
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from checkrail.engine.asks import AskHandler
     from checkrail.engine.records import History
-    from checkrail.engine.verdict import Verdict
+    from checkrail.engine.watch import Walker, Watchdog
 
 DEFAULT_RUN_RETRIES = 10
 NO_IDS = Context()
@@ -81,6 +83,8 @@ class HookRegistry:
         self.plan: Plan = compiled(())
         self._hooks: dict[str, HookSpec] = {}
         self._lock = threading.RLock()
+        self.dogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
+        self.idle: list[Walker] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
 
@@ -164,11 +168,11 @@ class HookRegistry:
         levels = parent.levels if self in parent.levels else (*parent.levels, self)
         return Scope(levels, context, budget, ask or self.ask or parent.ask)
 
-    def fire(self, point: str, value: Any, **context: Any) -> Coroutine[Any, Any, Verdict]:
+    async def fire(self, point: str, value: Any, **context: Any) -> Verdict:
         """Call the hooks at a point, and give the verdict."""
         if self.plan[point] is None:
-            return pass_by(value)
-        return self.scope(**context).fire(point, value)
+            return passed(value)
+        return await self.scope(**context).fire(point, value)
 
     def hold(self, work: Coroutine[Any, Any, Any], *, abandoned: bool = False) -> None:
         """Run something in a task that outlives its caller."""

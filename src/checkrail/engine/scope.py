@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from checkrail.engine.chain import begin, perform
+from checkrail.engine.chain import fire
 from checkrail.engine.event import Context
 from checkrail.engine.outcomes import Fail, Retry
 from checkrail.engine.plan import Chain, joined
-from checkrail.engine.verdict import Verdict, VerdictDraft
 
 if TYPE_CHECKING:
     from checkrail.engine.asks import AskHandler
@@ -38,7 +37,7 @@ class Budget:
             reason = f"{bound.where} has used up its {spent} retries.{why}"
             return Fail(reason, "retries_exhausted")
         if self.used >= self.limit:
-            reason = f"the run has used up its {self.limit} retries; {bound.where} asked for one more.{why}"
+            reason = f"the run's {self.limit} retries are used up: {bound.where} wants more.{why}"
             return Fail(reason, "retries_exhausted")
         self.spent[bound.identity] = spent + 1
         self.used += 1
@@ -48,7 +47,17 @@ class Budget:
 class Scope:
     """Fires points with ids that are bound once, on the hooks of every level above it."""
 
-    __slots__ = ("_joined", "ask", "budget", "context", "history", "levels", "sinks")
+    __slots__ = (
+        "_joined",
+        "ask",
+        "budget",
+        "context",
+        "history",
+        "levels",
+        "outermost",
+        "single",
+        "sinks",
+    )
 
     def __init__(
         self,
@@ -58,6 +67,8 @@ class Scope:
         ask: AskHandler | None,
     ) -> None:
         self.levels = levels
+        self.outermost = levels[0]
+        self.single = len(levels) == 1
         self.context = context
         self.budget = budget
         self.ask = ask
@@ -65,24 +76,18 @@ class Scope:
         self.sinks: tuple[Sink, ...] = tuple(sink for level in levels for sink in level.sinks)
         self._joined: dict[str, tuple[tuple[Chain | None, ...], Chain | None]] = {}
 
+    fire = fire
+
     def has(self, point: str) -> bool:
         """Say whether any hook stands at a point."""
-        return self._chain(point) is not None
+        return self.chain(point) is not None
 
     def bind(self, **ids: Any) -> Scope:
         """Give a scope for the same work with more ids bound."""
         return Scope(self.levels, self.context.bind(ids), self.budget, self.ask)
 
-    def fire(self, point: str, value: Any, **context: Any) -> Coroutine[Any, Any, Verdict]:
-        """Call the hooks at a point, and give the verdict."""
-        levels = self.levels
-        chain = levels[0].plan[point] if len(levels) == 1 else self._chain(point)
-        if chain is None:
-            return pass_by(value)
-        scope = self.bind(**context) if context else self
-        return perform(begin(scope, chain, value))
-
-    def _chain(self, point: str) -> Chain | None:
+    def chain(self, point: str) -> Chain | None:
+        """Give the hooks of all levels at a point; joined once, and again when one changes."""
         parts = tuple(level.plan[point] for level in self.levels)
         known = self._joined.get(point)
         if known is None or known[0] != parts:
@@ -91,13 +96,4 @@ class Scope:
 
     def hold(self, work: Coroutine[Any, Any, Any], *, abandoned: bool = False) -> None:
         """Run something in a task that the outermost registry holds."""
-        self.levels[0].hold(work, abandoned=abandoned)
-
-
-async def pass_by(value: Any) -> Verdict:
-    """Give the verdict of a point that has no hooks; nothing else is made."""
-    draft = VerdictDraft()
-    draft.value = value
-    draft._d = None
-    draft.__class__ = Verdict
-    return draft  # type: ignore[return-value]
+        self.outermost.hold(work, abandoned=abandoned)

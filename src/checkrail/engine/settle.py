@@ -102,9 +102,9 @@ def fail(
     if behaviour == "continue" or bound.shadow:
         return Step.GO
     if behaviour == "block":
-        d.decide(bound, Block(reason, FAILURE_STATUS.get(kind, 500), f"hook_{kind}"))
+        d.rule().decide(bound, Block(reason, FAILURE_STATUS.get(kind, 500), f"hook_{kind}"))
     else:
-        d.decide(bound, Fail(reason, f"hook_{kind}"))
+        d.rule().decide(bound, Fail(reason, f"hook_{kind}"))
     return _after_decision(bound)
 
 
@@ -158,7 +158,7 @@ def _check(bound: Bound, answer: Any) -> None:
     if answer.decision not in bound.contract.decisions:
         allowed = ", ".join(sorted(bound.contract.decisions))
         raise InvalidOutcomeError(
-            f"it returned {_named(answer)}, which {bound.point} does not allow (allowed: {allowed})",
+            f"it returned {_named(answer)}, which {bound.point} does not allow (only {allowed})",
         )
     messages = getattr(answer, "inject", ())
     if bound.lane is Lane.GATE and (messages or (isinstance(answer, Continue) and not plain)):
@@ -200,17 +200,19 @@ def _applied(d: Dispatch, bound: Bound, answer: Any, changed: Any, brought: Any)
     if isinstance(answer, Continue):
         if changed is not UNSET:
             d.set_value(changed, redacted=answer.redacted)
-        d.add_messages(answer.inject)
+        if answer.inject:
+            d.rule().add_messages(answer.inject)
         return Step.LAST if answer.last else Step.GO
+    ruling = d.rule()
     if isinstance(answer, Ask):
-        if d.approved and (bound, digest(d.value)) in d.approved:
+        if (bound, digest(d.value)) in ruling.approved:
             return Step.GO
-        d.asks = (*d.asks, (bound, answer))
+        ruling.asks = (*ruling.asks, (bound, answer))
         return Step.HOLD if bound.lane is Lane.TRANSFORM else Step.GO
     if isinstance(answer, Retry):
-        d.add_messages(answer.inject)
+        ruling.add_messages(answer.inject)
         answer = d.scope.budget.charge(bound, answer)
-    d.decide(bound, answer, brought)
+    ruling.decide(bound, answer, brought)
     return _after_decision(bound)
 
 

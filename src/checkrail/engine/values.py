@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from checkrail.engine.frozen import FrozenDict, FrozenList, freeze
 
@@ -23,7 +21,7 @@ def _empty_list() -> Sequence[Any]:
 class Value:
     """What all value types share: their containers are frozen when they are made."""
 
-    __slots__ = ()
+    __slots__: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -189,5 +187,8 @@ def plain(value: Any) -> Any:
 
 def digest(value: Any) -> str:
     """Name a value by a hash of its content."""
+    import hashlib  # slow to import, and most programs never need it
+    import json
+
     text = json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from checkrail.engine.frozen import FrozenError
 from checkrail.engine.points import Decision
-from checkrail.engine.records import HookRecord, RecordKind, call_of, record
 
 if TYPE_CHECKING:
     from checkrail.engine.dispatch import Dispatch
     from checkrail.engine.outcomes import Outcome
+    from checkrail.engine.records import HookRecord
 
 DROPS_INJECTED = frozenset({Decision.BLOCK, Decision.FAIL, Decision.STOP})
 
@@ -47,7 +47,8 @@ class Verdict(VerdictDraft):
 
     @property
     def _outcome(self) -> Outcome | None:
-        return None if self._d is None else self._d.outcome
+        ruling = None if self._d is None else self._d.ruling
+        return None if ruling is None else ruling.outcome
 
     @property
     def decision(self) -> Decision:
@@ -73,15 +74,14 @@ class Verdict(VerdictDraft):
     @property
     def hook(self) -> str | None:
         """The name of the hook that decided; None for `continue`."""
-        by = None if self._d is None else self._d.by
-        return None if by is None else by.spec.name
+        ruling = None if self._d is None else self._d.ruling
+        return None if ruling is None or ruling.by is None else ruling.by.spec.name
 
     @property
     def inject(self) -> Sequence[Mapping[str, Any]]:
         """Messages for the conversation."""
-        if self._d is None or self.decision in DROPS_INJECTED:
-            return ()
-        return self._d.inject
+        ruling = None if self._d is None else self._d.ruling
+        return () if ruling is None or self.decision in DROPS_INJECTED else ruling.inject
 
     @property
     def records(self) -> tuple[HookRecord, ...]:
@@ -89,20 +89,26 @@ class Verdict(VerdictDraft):
         d = self._d
         if d is None:
             return ()
-        told = list(d.sent or ())
-        del told[len(told) // 2 * 2 :]
-        for traced in d.trace[len(told) // 2 :]:
-            for kind in (RecordKind.START, call_of(traced).ending):
-                told.append(record(kind, traced, d.scope.context, d.scope.history))
-        if d.sent is None and d.bound is None:
-            d.sent = told
-        return tuple(told)
+        if d.sent is None:
+            d.sent = []
+        if not d.scope.sinks:
+            d.flush()
+        return tuple(d.sent)
 
 
-def verdict_of(d: Dispatch | None, value: Any) -> Verdict:
-    """Make a verdict; without a dispatch it is that of a point that has no hooks."""
+def verdict_of(d: Dispatch) -> Verdict:
+    """Give the verdict over what the hooks of a dispatch have said so far."""
+    draft = VerdictDraft()
+    draft.value = d.value if d.ruling is None else d.ruling.result(d.value)
+    draft._d = d
+    draft.__class__ = Verdict
+    return draft  # type: ignore[return-value]
+
+
+def passed(value: Any) -> Verdict:
+    """Give the verdict of a point that has no hooks."""
     draft = VerdictDraft()
     draft.value = value
-    draft._d = d
+    draft._d = None
     draft.__class__ = Verdict
     return draft  # type: ignore[return-value]

@@ -2,163 +2,182 @@
 
 A dispatch is driven by hand for its first step. Only when a hook in it suspends is there
 anything that a timer could interrupt: from then on `drive` relays between the dispatch and the
-event loop, and one timer, armed when needed, watches whichever hook is being waited for.
+event loop, and a watchdog that all dispatches of a registry share keeps an eye on whichever hook
+is being waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from checkrail.engine.binding import Bound
     from checkrail.engine.dispatch import Dispatch
 
 GRACE = 1.0
 """How long a hook that was cancelled for its timeout may take to clean up."""
 
-Walk = Coroutine[Any, None, None]
+NEVER = float("inf")
+
+OVER: Any = object()
+"""What a walker says when it is done with a dispatch."""
+
+Walker = Generator[Any, Any, None]
+"""Calls the hooks of a dispatch that is sent to it; see `chain.walk`."""
+
+
+class Watchdog:
+    """One timer for all suspended dispatches of a registry in one event loop."""
+
+    __slots__ = ("due", "loop", "timer", "watches")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.watches: dict[Watch, None] = {}
+        self.timer: asyncio.TimerHandle | None = None
+        self.due = NEVER
+
+    def wake_by(self, due: float) -> None:
+        """See to it that the timer rings no later than this."""
+        if due < self.due:
+            if self.timer is not None:
+                self.timer.cancel()
+            self.due = due
+            self.timer = self.loop.call_later(due - perf_counter(), self._ring)
+
+    def _ring(self) -> None:
+        self.timer, self.due = None, NEVER
+        now = perf_counter()
+        for watch in list(self.watches):
+            if watch.due <= now:
+                watch.ring(now)
+        self.wake_by(min((watch.due for watch in self.watches), default=NEVER))
 
 
 class Watch:
-    """The timer over one suspended dispatch."""
+    """What the watchdog knows of one suspended dispatch."""
 
-    __slots__ = ("abandoning", "baseline", "d", "late", "t0", "task", "timer")
+    __slots__ = ("abandoning", "baseline", "began", "dog", "due", "late", "task")
 
-    def __init__(self, d: Dispatch) -> None:
+    def __init__(self, dogs: dict[asyncio.AbstractEventLoop, Watchdog]) -> None:
         task = asyncio.current_task()
         if task is None:
             message = "a hook suspended outside of an asyncio task: fire points from within one"
             raise RuntimeError(message)
-        self.d = d
         self.task: asyncio.Task[Any] = task
+        self.dog = _watchdog(dogs, task.get_loop())
         self.baseline = task.cancelling()
-        self.timer: asyncio.TimerHandle | None = None
-        self.t0 = -1.0
+        self.began = self.due = NEVER
         self.late = 0
         self.abandoning = False
 
-    def suspended(self) -> None:
-        """See to it that the hook that is being waited for is under its timeout."""
-        d = self.d
-        bound = d.bound
-        if bound is None:
-            return
-        if d.sent is not None and not d.quiet:
-            d.announce(bound, d.t0)
-        if d.t0 != self.t0:
-            self.t0 = d.t0
-            self._arm(d.t0 + bound.spec.timeout)
+    def follow(self, bound: Bound | None, began: float) -> None:
+        """Watch the hook that is now being waited for; None if it is not a hook."""
+        self.began = began
+        self.due = due = NEVER if bound is None else began + bound.spec.timeout
+        if due < self.dog.due:
+            self.dog.wake_by(due)
 
-    def _arm(self, due: float) -> None:
-        if due == float("inf"):
-            return
-        loop = self.task.get_loop()
-        when = loop.time() + due - perf_counter()
-        if self.timer is not None:
-            if self.timer.when() <= when:
-                return
-            self.timer.cancel()
-        self.timer = loop.call_at(when, self._due)
-
-    def _due(self) -> None:
-        self.timer = None
-        bound = self.d.bound
-        if bound is None:
-            return
+    def ring(self, now: float) -> None:
+        """Cancel a hook that is late; one that does not end within its grace is abandoned."""
         if self.late:
             self.abandoning = True
-        elif (due := self.d.t0 + bound.spec.timeout) > perf_counter():
-            self._arm(due)
-            return
-        else:
-            self._arm(perf_counter() + GRACE)
         self.late += 1
+        self.due = now + GRACE
         self.task.cancel()
 
     @property
-    def cancelled(self) -> bool:
-        """Whether somebody else asked for this task's cancellation."""
-        return self.task.cancelling() - self.late > self.baseline
-
-    @property
     def interrupted(self) -> bool:
-        """Whether the hook being waited for is to end."""
-        return self.late > 0 or self.cancelled
+        """Whether the hook being waited for is to end: it is late, or somebody cancelled."""
+        return self.late > 0 or self.task.cancelling() > self.baseline
 
     def release(self) -> tuple[bool, bool]:
-        """Say, now that a hook has ended, whether it was late, and whether it was cancelled."""
+        """Say, now that a hook has ended, whether it was late, and whether somebody cancelled.
+
+        Our own cancellations, made for a timeout, are taken back.
+        """
         late = self.late > 0
-        if late:
-            self.disarm()
         while self.late:
             self.late -= 1
             self.task.uncancel()
-        return late, self.cancelled
+        self.began = self.due = NEVER
+        return late, self.task.cancelling() > self.baseline
 
-    def disarm(self) -> None:
-        """Take the timer away."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+
+def _watchdog(
+    dogs: dict[asyncio.AbstractEventLoop, Watchdog],
+    loop: asyncio.AbstractEventLoop,
+) -> Watchdog:
+    dog = dogs.get(loop)
+    if dog is None:
+        for other in [known for known in dogs if known.is_closed()]:
+            del dogs[other]
+        dog = dogs[loop] = Watchdog(loop)
+    return dog
 
 
 @types.coroutine
 def drive(
-    walk: Walk,
+    walker: Walker,
     pending: Any,
     d: Dispatch,
-    abandon: Callable[[Dispatch, Walk, Any], Walk],
-) -> Generator[Any, None, Walk | None]:
+    abandon: Callable[[Dispatch, Walker, Any], Walker],
+) -> Generator[Any, None, None]:
     """Relay a suspended dispatch to the event loop until it is over.
 
-    A hook that outlives its timeout and then its grace is abandoned: it is left to a task of its
-    own, and what is given back is the walk that goes on without it.
+    A hook that outlives its timeout and then its grace is abandoned: `abandon` leaves it to a
+    task of its own, and gives the walker that goes on without it.
     """
-    watch = d.watch
-    if watch is None:
-        watch = d.watch = Watch(d)
+    watch = d.watch = Watch(d.scope.outermost.dogs)
+    watches = watch.dog.watches
+    watches[watch] = None
     try:
-        while True:
-            watch.suspended()
-            thrown: BaseException | None = None
+        while pending is not OVER:
+            if d.began != watch.began:
+                watch.follow(d.bound, d.began)
+            if d.sent is not None and d.bound is not None and not d.quiet:
+                d.announce(d.bound, d.began)
             try:
                 yield pending
             except GeneratorExit:
-                walk.close()
+                walker.close()
                 raise
             except BaseException as error:  # noqa: BLE001 - relayed, whatever it is
                 if watch.abandoning:
                     watch.abandoning = False
-                    return abandon(d, walk, pending)
-                thrown = error
-            try:
-                pending = walk.send(None) if thrown is None else walk.throw(thrown)
-            except StopIteration:
-                return None
+                    walker = abandon(d, walker, pending)
+                    pending = walker.send(d)
+                else:
+                    pending = walker.throw(error)
+            else:
+                pending = walker.send(None)
     finally:
-        watch.disarm()
+        del watches[watch]
+
+
+async def leave(walker: Walker, pending: Any) -> None:
+    """Let an abandoned walker come to its end, in another task than it began in."""
+    await _relay(walker, pending)
 
 
 @types.coroutine
-def leave(walk: Walk, pending: Any) -> Generator[Any, None, None]:
-    """Let an abandoned walk come to its end, in another task than it began in."""
-    while True:
-        if getattr(pending, "_asyncio_future_blocking", None) is False:
-            pending._asyncio_future_blocking = True
-        try:
-            yield pending
-            pending = walk.send(None)
-        except StopIteration:
-            return
-        except GeneratorExit:
-            walk.close()
-            raise
-        except BaseException as error:  # noqa: BLE001 - relayed, whatever it is
+def _relay(walker: Walker, pending: Any) -> Generator[Any, None, None]:
+    try:
+        while True:
+            if getattr(pending, "_asyncio_future_blocking", None) is False:
+                pending._asyncio_future_blocking = True
             try:
-                pending = walk.throw(error)
-            except StopIteration:
-                return
-
+                yield pending
+            except GeneratorExit:
+                walker.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - relayed, whatever it is
+                pending = walker.throw(error)
+            else:
+                pending = walker.send(None)
+    except StopIteration:
+        return

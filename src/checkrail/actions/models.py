@@ -1,0 +1,97 @@
+"""The fields of each type of action, as they stand in a file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Text = Annotated[str, Field(min_length=1)]
+Reason = str | Literal[True]
+Seconds = Annotated[float, Field(gt=0)]
+Status = Annotated[int, Field(ge=400, le=599)]
+Meaning = Literal["block", "fail", "continue"]
+
+
+class Fields(BaseModel):
+    """What all actions share: nothing is converted, and unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class PythonFields(Fields):
+    """A Python function, by its import reference or by `module` and `function`."""
+
+    python: Text | None = None
+    module: Text | None = None
+    function: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> PythonFields:
+        pair = (self.module is not None, self.function is not None)
+        if pair not in ((True, True), (False, False)) or (self.python is None) is not any(pair):
+            raise ValueError("either python, or module and function")
+        return self
+
+    @property
+    def reference(self) -> str:
+        """The import reference, however it was said."""
+        return self.python or f"{self.module}:{self.function}"
+
+
+class RedactFields(Fields):
+    """What a rule redacts, and where."""
+
+    patterns: Annotated[list[Text], Field(min_length=1)]
+    mask: str = Field(default="[redacted]", alias="with")
+    fields_: Annotated[list[Text], Field(min_length=1)] | None = Field(default=None, alias="fields")
+
+
+class RuleFields(Fields):
+    """What a rule does."""
+
+    block: Reason | None = None
+    ask: Reason | None = None
+    retry: Reason | None = None
+    fail: Reason | None = None
+    replace: Any = None
+    stop: Any = None
+    status: Status | None = None
+    code: Text | None = None
+    set: Annotated[dict[str, Any], Field(min_length=1)] | None = None
+    redact: Text | Annotated[list[Text], Field(min_length=1)] | RedactFields | None = None
+    inject: Text | Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
+    last: Literal[True] | None = None
+
+
+class CommandFields(Fields):
+    """A program, started without a shell."""
+
+    command: Annotated[list[str], Field(min_length=1)]
+    cwd: Text | None = None
+    env: dict[str, str] = {}
+
+
+class HttpFields(Fields):
+    """A web service that is asked."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^/\s]+")]
+    method: Literal["POST", "PUT", "PATCH"] = "POST"
+    headers: dict[str, str] = {}
+
+
+class AgentFields(Fields):
+    """Another agent, whose run answers."""
+
+    agent_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$")]
+    on_error: Literal["block", "continue", "ignore"]
+    timeout_seconds: Seconds = 300
+
+
+class ApprovalFields(Fields):
+    """A person who is asked."""
+
+    question: Text
+    timeout: Seconds | None = None
+    on_deny: Meaning = "block"
+    on_timeout: Meaning = "block"

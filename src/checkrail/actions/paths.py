@@ -1,0 +1,140 @@
+"""Simple JSON paths: `args.amount`, `$.args.items[0].price`, `messages[-1].content`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkrail.actions.errors import ActionError
+from checkrail.engine.values import Value, plain
+
+_STEP = re.compile(
+    r"""
+      (?:\.|^) (?P<key> [^.\[\]$\s'"*]+ )
+    | \[ (?P<index> -?\d+ | \* ) \]
+    | \[ (?: '(?P<single>[^']+)' | "(?P<double>[^"]+)" ) \]
+    """,
+    re.VERBOSE,
+)
+_FORMS = "Write it as in args.amount, items[0].price, messages[-1].content or $['a key']"
+
+Step = str | int
+EVERY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Where in a value something is; `rooted` says that it was written with its `$`."""
+
+    text: str
+    steps: tuple[Step, ...]
+    rooted: bool
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse(text: Any, *, wild: bool = False) -> Path:
+    """Read a path, or say where it is wrong; a `wild` one may have `[*]` for every item."""
+    if not isinstance(text, str):
+        raise ActionError(f"a path is a text, not {type(text).__name__}", _FORMS)
+    rooted = text.startswith("$")
+    rest = text[1:] if rooted else text
+    steps: list[Step] = []
+    at = 0
+    while at < len(rest):
+        found = _STEP.match(rest, at)
+        if (
+            found is None
+            or (rooted and rest[0] not in ".[")
+            or (found["index"] == "*" and not wild)
+        ):
+            problem = f"the path {text!r} is wrong at column {at + rooted + 1}"
+            raise ActionError(problem, _FORMS)
+        steps.append(_step(found))
+        at = found.end()
+    if not steps:
+        raise ActionError(f"the path {text!r} leads nowhere", _FORMS)
+    return Path(text, tuple(steps), rooted)
+
+
+def _step(found: re.Match[str]) -> Step:
+    if found["index"] is not None:
+        return EVERY if found["index"] == "*" else int(found["index"])
+    return found["key"] or found["single"] or found["double"]
+
+
+class _Absent(Exception):  # noqa: N818 - control flow inside this module
+    """There is nothing where the path leads."""
+
+
+def assign(value: Any, path: Path, new: Any) -> Any:
+    """Give a copy of a value with something set; missing keys are made, missing items are not."""
+    try:
+        return _assigned(value, path.steps, new)
+    except _Absent as absent:
+        problem = f"{path.text!r} cannot be set: {absent}"
+        raise ActionError(problem, "Guard the rule with `when`, or mend the path") from None
+
+
+def concrete(value: Any, path: Path) -> tuple[str, ...]:
+    """Give a path's steps as texts, counted from the front; none if it leads nowhere."""
+    steps: list[str] = []
+    for number, step in enumerate(path.steps):
+        if step == EVERY:
+            return (*steps, *(str(rest) for rest in path.steps[number:]))
+        try:
+            inner = _part(value, step, create=False)
+        except _Absent:
+            return ()
+        behind = isinstance(step, int) and step < 0
+        steps.append(str(step + len(_data(value)) if behind else step))  # type: ignore[operator]
+        value = inner
+    return tuple(steps)
+
+
+def _assigned(value: Any, steps: tuple[Step, ...], new: Any) -> Any:
+    if not steps:
+        return new
+    step, *rest = steps
+    if value is None and isinstance(step, str):
+        value = {}
+    inner = _part(value, step, create=True)
+    return _with(value, step, _assigned(inner, tuple(rest), new))
+
+
+def _part(value: Any, step: Step, *, create: bool) -> Any:
+    if isinstance(value, Value):
+        if step not in value.__slots__:
+            raise _Absent(f"a {type(value).__name__} has no field {step!r}")
+        return getattr(value, str(step))
+    data = _data(value)
+    if isinstance(data, Mapping) and isinstance(step, str):
+        if step not in data and not create:
+            raise _Absent(f"there is no key {step!r}")
+        return data.get(step)
+    if isinstance(data, (list, tuple)) and isinstance(step, int):
+        if not -len(data) <= step < len(data):
+            raise _Absent(f"there is no item {step} in a list of {len(data)}")
+        return data[step]
+    wanted = "a list" if isinstance(step, int) else "an object"
+    raise _Absent(f"{step!r} needs {wanted}, but found {type(value).__name__}")
+
+
+def _with(value: Any, step: Step, new: Any) -> Any:
+    if isinstance(value, Value):
+        return dataclasses.replace(value, **{str(step): new})  # type: ignore[type-var]
+    data = _data(value)
+    if isinstance(data, Mapping):
+        return {**data, step: new}
+    items = list(data)
+    items[int(step)] = new
+    return items
+
+
+def _data(value: Any) -> Any:
+    """See an object of another library as the data that it holds."""
+    return value if isinstance(value, (Mapping, list, tuple)) else plain(value)

@@ -1,0 +1,197 @@
+"""Import references: `./hooks.py:hooks` for a file, `package.module:attribute` for a module."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+from checkrail.actions.errors import ActionError
+from checkrail.engine.errors import suggestion
+
+_NAME = r"[^\W\d]\w*"
+_DOTTED = re.compile(rf"{_NAME}(?:\.{_NAME})*")
+_SHOWN = 12
+
+
+def load(reference: str, base: Path | None = None, *, reload: bool = False) -> Any:
+    """Import what a reference names; a path is relative to `base`.
+
+    A file is executed once, whoever asks for it, unless `reload` asks for it as it is now.
+    """
+    where, attribute = _parts(reference)
+    if _is_path(where):
+        module = _from_file((base or Path.cwd()) / where, reference, reload=reload)
+    else:
+        module = _from_package(where, reference)
+    return _attribute(module, attribute, where, reference)
+
+
+def load_function(
+    module: str,
+    function: str,
+    base: Path | None = None,
+    *,
+    reload: bool = False,
+) -> Callable[..., Any]:
+    """Import a function that is named by its module, or file, and its own name."""
+    found = load(f"{module}:{function}", base, reload=reload)
+    if not callable(found):
+        problem = f"{function!r} in {module} is {type(found).__name__}, which cannot be called"
+        raise ActionError(problem, "Name a function, or an object that can be called")
+    return found  # type: ignore[no-any-return]
+
+
+def _parts(reference: Any) -> tuple[str, str]:
+    where, _, attribute = str(reference).rpartition(":")
+    known = _is_path(where) or _DOTTED.fullmatch(where)
+    if isinstance(reference, str) and known and _DOTTED.fullmatch(attribute):
+        return where, attribute
+    remedy = "Write ./file.py:name for a file, or package.module:name for an installed module"
+    raise ActionError(f"{reference!r} is no import reference", remedy)
+
+
+def _is_path(where: str) -> bool:
+    return where.endswith(".py") or "/" in where
+
+
+class _Source(SourceFileLoader):
+    """Reads a file as it is now: no bytecode is taken from the folder, or left in it."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)  # type: ignore[no-any-return]
+
+
+def _from_file(given: Path, reference: str, *, reload: bool) -> ModuleType:
+    path = given.resolve()
+    if path.suffix != ".py" or not path.is_file():
+        _refuse_file(given, path, reference)
+    name = _module_name(path)
+    known = sys.modules.get(name)
+    if known is not None and not reload:
+        return known
+    loader = _Source(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None  # noqa: S101 - a loader was given
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with _importable(str(path.parent)):
+            loader.exec_module(module)
+    except BaseException as error:
+        _put_back(name, known)
+        if isinstance(error, (Exception, SystemExit)):
+            raise _broken(str(path), error) from error
+        raise
+    return module
+
+
+def _module_name(path: Path) -> str:
+    stem = re.sub(r"\W", "_", path.stem)
+    return f"checkrail_file_{stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+
+
+def _put_back(name: str, known: ModuleType | None) -> None:
+    if known is None:
+        sys.modules.pop(name, None)
+    else:
+        sys.modules[name] = known
+
+
+@contextmanager
+def _importable(folder: str) -> Iterator[None]:
+    """Let a file import its neighbours while it is loaded, where nothing else has their name."""
+    if folder in sys.path:
+        yield
+        return
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+
+
+def _refuse_file(given: Path, path: Path, reference: str) -> None:
+    if path.exists():
+        problem = f"{reference!r} names {given}, which is no Python file"
+        raise ActionError(problem, "Name a file that ends in .py")
+    beside = [item.name for item in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    problem = f"there is no file {path}{suggestion(path.name, beside)}, named by {reference!r}"
+    raise ActionError(problem, f"Python files there are: {_listed(beside)}")
+
+
+def _from_package(name: str, reference: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise _broken(name, error) from error
+        problem = f"there is no module {error.name!r}{_nearest(error.name)}, named by {reference!r}"
+    except (Exception, SystemExit) as error:
+        raise _broken(name, error) from error
+    remedy = f"Install it, put its folder on python_path, or name its file: ./{name}.py:name"
+    raise ActionError(problem, remedy)
+
+
+def _nearest(name: str) -> str:
+    package, _, last = name.rpartition(".")
+    within = getattr(sys.modules.get(package), "__path__", None) if package else None
+    if package and within is None:
+        return ""
+    return suggestion(last, [item.name for item in pkgutil.iter_modules(within)])
+
+
+def _broken(what: str, error: BaseException) -> ActionError:
+    file, line = _place(error)
+    at = f" in {file}, line {line}" if file else ""
+    problem = f"{what} could not be imported: {type(error).__name__}: {error}{at}"
+    if isinstance(error, ModuleNotFoundError):
+        return ActionError(problem, f"Install {error.name}, or put its folder on python_path")
+    if isinstance(error, ImportError) and "relative import" in str(error):
+        remedy = "A file has no package around it: name it as package.module:name instead"
+        return ActionError(problem, remedy)
+    return ActionError(problem, "Mend it there and try again")
+
+
+def _place(error: BaseException) -> tuple[str | None, int | None]:
+    """Find where the user's own code stood: its first line beyond this loader and importlib."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not (file.startswith("<frozen importlib") or file in (__file__, importlib.__file__)):
+            return file, trace.tb_lineno
+        trace = trace.tb_next
+    return None, None
+
+
+def _attribute(module: ModuleType, attribute: str, where: str, reference: str) -> Any:
+    found: Any = module
+    seen = where
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            names = [name for name in dir(found) if not name.startswith("_")]
+            problem = f"{seen} has no {part!r}{suggestion(part, names)}, named by {reference!r}"
+            raise ActionError(problem, f"It has: {_listed(names)}") from None
+        seen = f"{seen}:{part}" if seen == where else f"{seen}.{part}"
+    return found
+
+
+def _listed(names: Iterable[str]) -> str:
+    known = sorted(names)
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    return ", ".join(known[:_SHOWN]) + more or "none"

@@ -1,0 +1,248 @@
+"""Hooks without code: block, ask, set, redact, replace and their kin, said in a file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import TYPE_CHECKING, Any
+
+from checkrail.actions.errors import ActionError
+from checkrail.actions.paths import Path, assign, parse
+from checkrail.engine.errors import InvalidOutcomeError, suggestion
+from checkrail.engine.event import Event
+from checkrail.engine.frozen import freeze
+from checkrail.engine.outcomes import (
+    Ask,
+    Block,
+    Continue,
+    Fail,
+    Outcome,
+    Replace,
+    Retry,
+    Stop,
+)
+from checkrail.engine.points import CONTRACTS, LOOP_POINTS, Contract, Decision, places
+from checkrail.engine.values import Value, plain
+
+if TYPE_CHECKING:
+    from checkrail.actions.models import RedactFields, RuleFields
+
+Rule = Callable[[Event[Any]], Outcome | None]
+
+DECIDING = ("block", "ask", "retry", "fail", "replace", "stop")
+CHANGING = ("set", "redact", "last")
+
+
+def rule(spec: Mapping[str, Any], points: Iterable[str]) -> tuple[Rule, frozenset[Decision]]:
+    """Make a hook of a rule, and say which decisions it can take."""
+    contracts = [CONTRACTS[place.point] for name in points for place in places(name)]
+    fields = _read(spec)
+    said = [name for name in DECIDING if name in fields.model_fields_set]
+    _check_combination(fields.model_fields_set, said)
+    if said:
+        decision = Decision(said[0])
+        return _deciding(fields, decision, contracts), frozenset({decision})
+    return _changing(fields, contracts), frozenset({Decision.CONTINUE})
+
+
+def _read(spec: Mapping[str, Any]) -> RuleFields:
+    from pydantic import ValidationError
+
+    from checkrail.actions.models import RuleFields
+    from checkrail.actions.shapes import explain
+
+    for key, said in spec.items():
+        if said is None and key not in ("replace", "stop"):
+            raise ActionError(f"the rule says `{key}` and nothing after it", "Say what it is to do")
+    try:
+        return RuleFields.model_validate(dict(spec))
+    except ValidationError as error:
+        told = explain(error, spec, RuleFields.model_fields)
+        keys = ", ".join(sorted(RuleFields.model_fields))
+        raise ActionError(f"the rule is wrong {told}", f"Its keys can be: {keys}") from None
+
+
+def _check_combination(given: Set[str], said: list[str]) -> None:
+    if not said and not given & {*CHANGING, "inject"}:
+        remedy = f"Give it one of: {', '.join([*DECIDING, *CHANGING, 'inject'])}"
+        raise ActionError("the rule does nothing", remedy)
+    if len(said) > 1:
+        remedy = "A rule decides one thing: make two rules of it, each with its own `when`"
+        raise ActionError(f"the rule says both {said[0]} and {said[1]}", remedy)
+    lost = given & {*CHANGING, *(() if said == ["retry"] else ("inject",))}
+    if said and lost:
+        remedy = f"After {said[0]} there is nothing to go on with: leave one of them out"
+        raise ActionError(f"the rule says both {said[0]} and {min(lost)}", remedy)
+    stray = given & {"status", "code"}
+    if stray and said not in (["block"], ["fail"]):
+        raise ActionError(f"the rule has a {min(stray)}, but refuses nothing", "Add block or fail")
+
+
+def _deciding(fields: RuleFields, decision: Decision, contracts: list[Contract]) -> Rule:
+    if decision in (Decision.REPLACE, Decision.STOP):
+        return _bringing(fields, decision, contracts)
+    told = getattr(fields, decision)
+    options: dict[str, Any] = {"reason": "" if told is True else told}
+    for name in fields.model_fields_set & {"status", "code"}:
+        options[name] = getattr(fields, name)
+    if fields.inject is not None:
+        options["inject"] = _messages(fields.inject, contracts)
+    kinds = {Decision.BLOCK: Block, Decision.ASK: Ask, Decision.RETRY: Retry, Decision.FAIL: Fail}
+    outcome = kinds[decision](**options)
+    return lambda _event: outcome
+
+
+def _bringing(fields: RuleFields, decision: Decision, contracts: list[Contract]) -> Rule:
+    from checkrail.actions.shapes import brought, result_type
+
+    kind = Replace if decision is Decision.REPLACE else Stop
+    told = {
+        contract.point: _result(wanted, decision, getattr(fields, decision))
+        for contract in contracts
+        if (wanted := result_type(contract, decision)) is not None
+    }
+
+    def bring(event: Event[Any]) -> Outcome:
+        contract = CONTRACTS[event.point]
+        return kind(brought(contract, decision, told[event.point], event.value))
+
+    return bring
+
+
+def _result(wanted: type, decision: Decision, data: Any) -> Any:
+    """Check what a `replace` or `stop` is to bring, before anybody needs it."""
+    if wanted is str and not isinstance(data, str):
+        raise ActionError(f"`{decision}` brings a text, not {type(data).__name__}", "Quote it")
+    if isinstance(data, str) or not issubclass(wanted, Value):
+        return freeze(data)
+    return _checked(wanted, data, f"`{decision}`")
+
+
+def _checked(kind: type, data: Any, what: str) -> Any:
+    from checkrail.actions.shapes import check
+
+    try:
+        return check(kind, data, what)
+    except InvalidOutcomeError as error:
+        raise ActionError(str(error), f"It is a {kind.__name__}: mend it there") from None
+
+
+def _messages(told: str | list[dict[str, Any]], contracts: list[Contract]) -> Any:
+    for contract in contracts:
+        if not contract.inject:
+            problem = f"the rule injects messages, but {contract.point} is not in the agent loop"
+            raise ActionError(problem, f"Use one of: {', '.join(sorted(LOOP_POINTS))}")
+    return freeze([{"role": "system", "content": told}] if isinstance(told, str) else told)
+
+
+def _changing(fields: RuleFields, contracts: list[Contract]) -> Rule:
+    for contract in contracts:
+        if not contract.change and (fields.model_fields_set & {*CHANGING}):
+            problem = f"the rule changes the value, which {contract.point} does not allow"
+            raise ActionError(
+                problem, "Use a point where values can be changed, such as before_run"
+            )
+    inject = () if fields.inject is None else _messages(fields.inject, contracts)
+    changes = {contract.point: change for contract, change in _changes(fields, contracts)}
+    plain_answer = Continue(last=bool(fields.last), inject=inject)
+
+    def change(event: Event[Any]) -> Outcome | None:
+        value, redacted = changes[event.point](event.value)
+        if redacted or value != event.value:
+            return dataclasses.replace(plain_answer, value=value, redacted=redacted)
+        return plain_answer if plain_answer.last or inject else None
+
+    return change
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Change:
+    """What a rule does to the values of one point."""
+
+    contract: Contract
+    sets: tuple[tuple[Path, Any], ...]
+    redact: Callable[[Any], Any] | None
+
+    def __call__(self, value: Any) -> tuple[Any, bool]:
+        """Give the value as it is to be, and whether something was redacted."""
+        new = value
+        for path, to in self.sets:
+            new = assign(new, path, to)
+        if self.sets and isinstance(value, Value):
+            new = _typed(type(value), new, value)
+        if self.redact is None:
+            return new, False
+        redacted = self.redact(new)
+        return redacted, redacted is not new
+
+
+def _typed(kind: type[Value], new: Any, old: Value) -> Any:
+    """Check the fields that were set, and make the value of them again."""
+    from checkrail.actions.shapes import build, check
+
+    names = (name for name in kind.__slots__ if getattr(new, name) is not getattr(old, name))
+    return build(
+        kind, check(kind, {name: plain(getattr(new, name)) for name in names}, "`set`"), old
+    )
+
+
+def _changes(fields: RuleFields, contracts: list[Contract]) -> Iterator[tuple[Contract, _Change]]:
+    sets = [(parse(text), freeze(to)) for text, to in (fields.set or {}).items()]
+    redacting = _redacting(fields)
+    for contract in contracts:
+        own = tuple((within(path, contract), to) for path, to in sets)
+        for path, to in own:
+            if len(path.steps) == 1 and issubclass(contract.value, Value):
+                _checked(contract.value, {path.steps[0]: to}, f"`set` of {path}")
+        yield contract, _Change(contract, own, _redactor(redacting, contract, contracts))
+
+
+def _redacting(fields: RuleFields) -> RedactFields | None:
+    from checkrail.actions.models import RedactFields
+
+    told = fields.redact
+    if told is None or isinstance(told, RedactFields):
+        return told
+    return RedactFields(patterns=[told] if isinstance(told, str) else told)
+
+
+def _redactor(
+    told: RedactFields | None,
+    contract: Contract,
+    contracts: list[Contract],
+) -> Callable[[Any], Any] | None:
+    if told is None:
+        return None
+    from checkrail.actions.redaction import Redactor
+
+    if told.fields_ is None:
+        return Redactor(told.patterns, told.mask)
+    paths = [parse(text, wild=True) for text in told.fields_]
+    for path in paths:
+        if not any(fits(path, other) for other in contracts):
+            within(path, contract)
+    here = [within(path, contract) for path in paths if fits(path, contract)]
+    return Redactor(told.patterns, told.mask, here) if here else None
+
+
+def fits(path: Path, contract: Contract) -> bool:
+    """Say whether a path can lead anywhere in the values of a point."""
+    try:
+        within(path, contract)
+    except ActionError:
+        return False
+    return True
+
+
+def within(path: Path, contract: Contract) -> Path:
+    """Read a path from the value on; it may begin with the value's name, as in `when`."""
+    first, *rest = path.steps
+    fields = getattr(contract.value, "__slots__", None)
+    if first == contract.wire and rest and not path.rooted and first not in (fields or ()):
+        path = Path(path.text, tuple(rest), rooted=True)
+        first = rest[0]
+    if fields is None or first in fields:
+        return path
+    problem = f"the path {path.text!r} leads nowhere at {contract.point}: "
+    problem += f"a {contract.value.__name__} has no {first!r}{suggestion(str(first), fields)}"
+    raise ActionError(problem, f"It has: {', '.join(fields)}")

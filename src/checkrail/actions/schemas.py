@@ -1,0 +1,204 @@
+"""What goes out to a hook in another process and what may come back, as JSON Schema.
+
+Everything is read from the engine: the contracts say what is allowed at a point, the dataclasses
+of the values, the context and the outcomes say what they consist of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_type_hints
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
+
+from checkrail.actions.shapes import explain, has_text, maybe, model, result_type, shape
+from checkrail.engine.errors import InvalidOutcomeError
+from checkrail.engine.event import Context
+from checkrail.engine.outcomes import Ask, Block, Continue, Fail, Outcome, Replace, Retry, Stop
+from checkrail.engine.points import CONTRACTS, Contract, Decision, HookPoint
+from checkrail.engine.values import AssistantMessage, ToolResult
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+OUTCOMES: dict[Decision, type[Outcome]] = {
+    kind.decision: kind for kind in (Continue, Block, Ask, Retry, Replace, Stop, Fail)
+}
+RESULT_NAMES: dict[type, str] = {
+    AssistantMessage: "message",
+    ToolResult: "tool_result",
+    str: "content",
+    object: "output",
+}
+"""The wire names of what a `replace` or `stop` brings."""
+
+_NARROWED: dict[str, Any] = {
+    "status": Annotated[int, Field(ge=400, le=599)] | None,
+    "timeout": Annotated[float, Field(gt=0)] | None,
+}
+"""What the outcomes leave open and an answer from outside must not."""
+
+
+class _Sent(GenerateJsonSchema):
+    """A value is sent with all of its fields."""
+
+    def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: FBT001 - pydantic's
+        """Say whether a field is always there."""
+        return field["type"] == "dataclass-field" or super().field_is_required(field, total)
+
+
+def schema(point: HookPoint) -> dict[str, Any]:
+    """Give the schemas of a point's request and answer."""
+    contract = CONTRACTS[point]
+    request = TypeAdapter(_request(contract)).json_schema(
+        schema_generator=_Sent,
+        mode="serialization",
+    )
+    return {
+        "point": str(point),
+        "request": {"$schema": DIALECT} | request,
+        "answer": {"$schema": DIALECT, "title": f"{point} answer"} | _answer_schema(contract),
+    }
+
+
+def read_answer(contract: Contract, data: Any) -> BaseModel:
+    """Check an answer against the schema of its point."""
+    try:
+        read: BaseModel = _answer(contract.point).validate_python(data)
+    except ValidationError as error:
+        told = explain(error, data, _keys(contract, data), sorted(contract.decisions))
+        raise InvalidOutcomeError(f"an answer at {contract.point} does not fit: {told}") from None
+    validator = _validator(contract.point)
+    if validator is not None and not validator.is_valid(data):
+        told = next(iter(validator.iter_errors(data))).message[:200]
+        raise InvalidOutcomeError(f"an answer at {contract.point} does not fit: {told}")
+    return read
+
+
+def _keys(contract: Contract, data: Any) -> list[str]:
+    """Give the keys that an answer with this action may have."""
+    action = data.get("action") if isinstance(data, dict) else None
+    known = {name: kind for name, kind in zip(_allowed(contract), _branches(contract), strict=True)}
+    return list(known[action].model_fields) if action in known else []
+
+
+def compiled(document: Mapping[str, Any]) -> Any:
+    """Compile a JSON Schema; references to anything outside of it are refused, never fetched."""
+    import jsonschema_rs
+
+    return jsonschema_rs.Draft202012Validator(dict(document), retriever=_refuse)
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"{uri} is outside of the schema, and is not fetched: copy it into $defs")
+
+
+@functools.cache
+def _validator(point: HookPoint) -> Any:
+    try:
+        return compiled(schema(point)["answer"])
+    except ImportError:  # the models say the same, with other words
+        return None
+
+
+def _answer_schema(contract: Contract) -> dict[str, Any]:
+    return _answer(contract.point).json_schema()
+
+
+@functools.cache
+def _answer(point: HookPoint) -> TypeAdapter[Any]:
+    (first, *others) = _branches(CONTRACTS[point])
+    if not others:
+        return TypeAdapter(first)
+    either = Union[tuple([first, *others])]  # type: ignore[valid-type] # noqa: UP007 - made here
+    return TypeAdapter(Annotated[either, Field(discriminator="action")])
+
+
+@functools.cache
+def _branches(contract: Contract) -> tuple[type[BaseModel], ...]:
+    """Give the form of each decision that the point allows."""
+    allowed = _allowed(contract)
+    return tuple(_branch(contract, decision, optional=len(allowed) == 1) for decision in allowed)
+
+
+def _allowed(contract: Contract) -> list[Decision]:
+    return [decision for decision in Decision if decision in contract.decisions]
+
+
+def _branch(contract: Contract, decision: Decision, *, optional: bool) -> type[BaseModel]:
+    outcome = OUTCOMES[decision]
+    action = Literal[str(decision)]  # type: ignore[valid-type]
+    fields = {"action": maybe(action) if optional else (action, ...)}
+    fields |= dict.fromkeys(("reason", "block_reason"), maybe(str | None))
+    hints = get_type_hints(outcome)
+    for item in dataclasses.fields(outcome):  # type: ignore[arg-type]
+        if item.name not in ("reason", "value") and _makes_sense(item.name, contract):
+            fields[item.name] = maybe(_NARROWED.get(item.name, hints[item.name]))
+    fields |= _carried(contract, decision)
+    return model(f"{decision.title()}Answer", fields)
+
+
+def _makes_sense(option: str, contract: Contract) -> bool:
+    if option == "inject":
+        return contract.inject
+    return contract.change if option in ("last", "redacted") else True
+
+
+def _carried(contract: Contract, decision: Decision) -> dict[str, tuple[Any, Any]]:
+    """Say which value an answer may or must carry.
+
+    A refusal that also sends the point's value is still a refusal: the value is passed over.
+    """
+    if decision is Decision.CONTINUE:
+        return {contract.wire: maybe(_changed(contract))} if contract.change else {}
+    brought = result_type(contract, decision)
+    passed_over = {contract.wire: maybe(Any)}
+    if brought is None:
+        return passed_over
+    return passed_over | {RESULT_NAMES[brought]: (_data(brought), ...)}
+
+
+def _changed(contract: Contract) -> Any:
+    if contract.wire == "content":
+        return str
+    form = _data(contract.value)
+    return form | None if contract.point is HookPoint.QUERY_END else form
+
+
+def _data(kind: type) -> Any:
+    if kind in (object, str):
+        return Any if kind is object else str
+    return shape(kind) | str if has_text(kind) else shape(kind)
+
+
+def _request(contract: Contract) -> type[BaseModel]:
+    text = contract.wire == "content"
+    value = str if text else Any if contract.value is object else contract.value
+    if contract.point is HookPoint.QUERY_END:
+        value |= None  # type: ignore[operator,assignment]
+    fields: dict[str, tuple[Any, Any]] = {
+        "point": (Literal[str(contract.point)], ...),
+        contract.wire: (value, ...),
+        "original": (value, ...),
+        "config": (Mapping[str, Any], ...),
+        "timestamp": (float, ...),
+    }
+    if text:
+        fields |= {
+            "user_id": maybe(str),
+            "channel": maybe(str),
+            "attachments": maybe(Sequence[Any]),
+        }
+    always = ("attempt", "metadata")
+    for name, hint in get_type_hints(Context).items():
+        present = _without_none(hint)
+        fields[name] = (present, ...) if name in always else maybe(present)
+    fields["verdict"] = maybe(Mapping[str, Any])
+    return model(f"{contract.point} request", fields)
+
+
+def _without_none(hint: Any) -> Any:
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+    return kinds[0] if len(kinds) == 1 else hint

@@ -1,0 +1,149 @@
+"""The wire format of hooks outside the process: what is sent to them, and how they answer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from checkrail.actions.errors import ActionError
+from checkrail.engine.event import Context, Event
+from checkrail.engine.outcomes import UNSET, Outcome
+from checkrail.engine.points import CONTRACTS, Contract, Decision, point_named
+from checkrail.engine.values import RunError, RunResult, plain
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_STOPPED = frozenset({"cancelled", "interrupted"})
+
+
+def on_wire(contract: Contract, value: Any) -> Any:
+    """Give what travels under the point's wire name: the value, or of a message its text."""
+    return value.content if contract.wire == "content" else value
+
+
+def request(event: Event[Any]) -> dict[str, Any]:
+    """Tell an event to a hook outside; what is absent at its point is left out."""
+    contract = CONTRACTS[event.point]
+    told: dict[str, Any] = {
+        "point": str(event.point),
+        contract.wire: plain(on_wire(contract, event.value)),
+        "original": plain(on_wire(contract, event.original)),
+        "config": plain(event.config),
+        "timestamp": event.timestamp,
+    }
+    for item in dataclasses.fields(Context):
+        found = getattr(event, item.name)
+        if found is not None:
+            told[item.name] = plain(found)
+    if contract.wire == "content":
+        told |= _of_message(event)
+    if event.verdict is not None:
+        told["verdict"] = _of_verdict(event.verdict)
+    return told
+
+
+def _of_message(event: Event[Any]) -> dict[str, Any]:
+    """Give the fields of a message besides its text; its own thread and metadata come first."""
+    own = {name: plain(getattr(event.value, name)) for name in event.value.__slots__}
+    own["metadata"] = {**plain(event.metadata), **own["metadata"]}
+    return {name: found for name, found in own.items() if name != "content" and found is not None}
+
+
+def _of_verdict(verdict: Any) -> dict[str, Any]:
+    told = {
+        name: getattr(verdict, name) for name in ("decision", "reason", "hook", "status", "code")
+    }
+    return {name: plain(found) for name, found in told.items() if found is not None}
+
+
+def agent_start_request(event: Event[Any]) -> dict[str, Any]:
+    """Tell an agent that is a hook at the start of a run: exactly these keys."""
+    if CONTRACTS[event.point].wire != "parameters":
+        _refuse_agent(event, "before_run or on_run_start")
+    return {
+        "parameters": plain(event.value),
+        "agent_name": event.agent_name,
+        "session_id": event.session_id,
+        "run_id": event.run_id,
+    }
+
+
+def agent_finish_request(event: Event[Any]) -> dict[str, Any]:
+    """Tell an agent that is a hook at the end of a run: exactly these keys."""
+    value = event.value
+    if not isinstance(value, (RunResult, RunError)):
+        _refuse_agent(event, "after_run or on_run_error")
+    output = plain(getattr(value, "output", None))
+    return {
+        "parameters": plain(value.input),
+        "result_text": output if isinstance(output, str) else None,
+        "result_data": None if isinstance(output, str) else output,
+        "status": _finish_status(value),
+        "error": getattr(value, "error", None),
+        "session_id": event.session_id,
+        "run_id": event.run_id,
+        "agent_name": event.agent_name,
+    }
+
+
+def _refuse_agent(event: Event[Any], points: str) -> None:
+    raise ActionError(f"{event.point} is not where this agent request belongs", f"Use {points}")
+
+
+def _finish_status(value: RunResult | RunError) -> str:
+    if value.status in _STOPPED or getattr(value, "error_type", None) == "CancelledError":
+        return "stopped"
+    return "completed" if isinstance(value, RunResult) else "failed"
+
+
+def answer(
+    point: str,
+    data: Any,
+    current: Any,
+    *,
+    observing: bool = False,
+) -> Outcome | None:
+    """Read what a hook outside answered, or raise `InvalidOutcomeError`.
+
+    `current` is the value at the point; with `observing` nothing needs to be said.
+    """
+    if observing and data == {}:
+        return None
+    from checkrail.actions.schemas import read_answer
+
+    contract = CONTRACTS[point_named(point)]
+    read = read_answer(contract, data)
+    return _outcome(contract, read, current) if read.model_fields_set else None
+
+
+def _outcome(contract: Contract, read: BaseModel, current: Any) -> Outcome:
+    from checkrail.actions.schemas import OUTCOMES
+
+    said = {name: getattr(read, name) for name in read.model_fields_set}
+    decision = Decision(said.pop("action", Decision.CONTINUE))
+    said["reason"] = said.get("reason") or said.get("block_reason")
+    kind = OUTCOMES[decision]
+    known = {item.name for item in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    options = {name: it for name, it in said.items() if name in known and it is not None}
+    value = _value(contract, decision, said, current)
+    return kind(**options) if value is UNSET else kind(value=value, **options)  # type: ignore[call-arg]
+
+
+def _value(contract: Contract, decision: Decision, said: Mapping[str, Any], current: Any) -> Any:
+    from checkrail.actions.schemas import RESULT_NAMES
+    from checkrail.actions.shapes import brought, changed, result_type
+
+    if decision is Decision.CONTINUE:
+        told = said.get(contract.wire, UNSET)
+        return told if told is UNSET else changed(contract, told, current)
+    kind = result_type(contract, decision)
+    return UNSET if kind is None else brought(contract, decision, said[RESULT_NAMES[kind]], current)
+
+
+def schema(point: str) -> dict[str, Any]:
+    """Give a point's request and answer as JSON Schema 2020-12."""
+    from checkrail.actions.schemas import schema as made
+
+    return made(point_named(point))

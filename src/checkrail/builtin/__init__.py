@@ -1,0 +1,49 @@
+"""Ready hooks.
+
+Make one with `BUILTINS[name].make(config)`, or register its function like any other hook, with its
+options in `config`.
+"""
+
+from checkrail.builtin.base import Builtin
+from checkrail.builtin.errors import BuiltinConfigError
+from checkrail.builtin.log_request import BUILTIN as _LOG_REQUEST
+from checkrail.builtin.log_request import log_request
+from checkrail.builtin.log_response import BUILTIN as _LOG_RESPONSE
+from checkrail.builtin.log_response import log_response
+from checkrail.builtin.rate_limit import BUILTIN as _RATE_LIMIT
+from checkrail.builtin.rate_limit import rate_limit
+from checkrail.builtin.redact import BUILTIN as _REDACT
+from checkrail.builtin.redact import redact
+from checkrail.builtin.schema_check import BUILTIN as _SCHEMA_CHECK
+from checkrail.builtin.schema_check import schema_check
+from checkrail.builtin.strip_provider_fields import BUILTIN as _STRIP_PROVIDER_FIELDS
+from checkrail.builtin.strip_provider_fields import strip_provider_fields
+from checkrail.builtin.tool_policy import BUILTIN as _TOOL_POLICY
+from checkrail.builtin.tool_policy import tool_policy
+
+__all__ = [
+    "BUILTINS",
+    "Builtin",
+    "BuiltinConfigError",
+    "log_request",
+    "log_response",
+    "rate_limit",
+    "redact",
+    "schema_check",
+    "strip_provider_fields",
+    "tool_policy",
+]
+
+BUILTINS: dict[str, Builtin] = {
+    builtin.name: builtin
+    for builtin in (
+        _LOG_REQUEST,
+        _LOG_RESPONSE,
+        _STRIP_PROVIDER_FIELDS,
+        _REDACT,
+        _TOOL_POLICY,
+        _RATE_LIMIT,
+        _SCHEMA_CHECK,
+    )
+}
+"""Every built-in hook by its name."""

@@ -1,0 +1,82 @@
+"""What a built-in hook is: a hook that is made from checked options."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from checkrail.builtin.errors import first_problem
+from checkrail.engine.errors import InvalidOutcomeError
+from checkrail.engine.event import Event
+from checkrail.engine.frozen import thaw
+from checkrail.engine.points import HookPoint, Lane
+
+if TYPE_CHECKING:
+    from checkrail.builtin.options import Options
+
+T = TypeVar("T")
+
+Made = Callable[..., Any]
+"""A hook that is ready to be registered: it takes `(event, value)`."""
+
+KEPT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A ready hook: what it does, where it stands unless said, and how it is made.
+
+    `example` is a config that `make` accepts.
+    """
+
+    name: str
+    summary: str
+    points: tuple[HookPoint, ...]
+    lane: Lane
+    build: Callable[[Any], Made]
+    example: Mapping[str, Any]
+    _made: dict[int, tuple[Mapping[str, Any], Made]] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def config_model(self) -> type[Options]:
+        """The pydantic model of its config."""
+        from checkrail.builtin.options import MODELS
+
+        return MODELS[self.name]
+
+    def options(self, config: Mapping[str, Any] | None = None) -> Options:
+        """Check a config, and give it with its defaults filled in."""
+        from pydantic import ValidationError
+
+        try:
+            return self.config_model.model_validate({} if config is None else thaw(config))
+        except ValidationError as error:
+            raise first_problem(self.name, self.config_model, error) from None
+
+    def make(self, config: Mapping[str, Any] | None = None) -> Made:
+        """Make the hook, or refuse its config."""
+        return self.build(self.options(config))
+
+    def at(self, event: Event[Any]) -> Made:
+        """Give the hook for the config that an event carries; it is made once for each."""
+        config = event.config
+        with self._lock:
+            known = self._made.pop(id(config), None) or (config, self.make(config))
+            self._made[id(config)] = known
+            if len(self._made) > KEPT:
+                del self._made[next(iter(self._made))]
+        return known[1]
+
+    def expect(self, event: Event[Any], value: Any, kind: type[T]) -> T:
+        """Give the value if it is what the hook reads, else say that it stands at a wrong point."""
+        if isinstance(value, kind):
+            return value
+        places = ", ".join(self.points)
+        message = (
+            f"built-in hook {self.name!r} reads a {kind.__name__}, but {event.point} carries "
+            f"a {type(value).__name__}: register it at {places}"
+        )
+        raise InvalidOutcomeError(message)

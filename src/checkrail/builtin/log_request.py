@@ -1,0 +1,70 @@
+"""`log_request`: one line in the log for every call of a model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from checkrail.builtin.base import Builtin
+from checkrail.engine.event import Event
+from checkrail.engine.points import HookPoint, Lane
+from checkrail.engine.values import ModelRequest
+
+if TYPE_CHECKING:
+    from checkrail.builtin.options import LogRequestOptions
+
+log = logging.getLogger("checkrail.hooks")
+
+SHOWN = 100
+
+
+def build(options: LogRequestOptions) -> Callable[[Event[Any], ModelRequest], None]:
+    """Make the hook."""
+    level = logging.getLevelNamesMapping()[options.level.upper()]
+
+    def log_request(event: Event[Any], request: ModelRequest) -> None:
+        request = BUILTIN.expect(event, request, ModelRequest)
+        if not log.isEnabledFor(level):
+            return
+        told = _summary(event, request)
+        if options.verbose and request.messages:
+            told += _last(request.messages[-1])
+        log.log(level, "%s", told)
+
+    return log_request
+
+
+def _summary(event: Event[Any], request: ModelRequest) -> str:
+    count = len(request.messages)
+    noun = "message" if count == 1 else "messages"
+    return f"request to {event.model or '?'}: {count} {noun}, id {(event.request_id or '-')[:8]}"
+
+
+def _last(message: Mapping[str, Any]) -> str:
+    """Tell the start of a message; `repr` keeps it on one line, whatever it contains."""
+    text = _text(message.get("content"))
+    more = "..." if len(text) > SHOWN else ""
+    return f", last from {message.get('role')}: {text[:SHOWN]!r}{more}"
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, (list, tuple)):
+        parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+        return " ".join(part for part in parts if isinstance(part, str))
+    return "" if content is None else str(content)
+
+
+BUILTIN = Builtin(
+    name="log_request",
+    summary="logs each call of a model: which one, with how many messages",
+    points=(HookPoint.BEFORE_LLM_CALL,),
+    lane=Lane.OBSERVE,
+    build=build,
+    example={"verbose": True, "level": "info"},
+)
+
+
+def log_request(event: Event[Any], request: ModelRequest) -> None:
+    """Log the call of a model that is about to be made."""
+    BUILTIN.at(event)(event, request)

@@ -1,0 +1,123 @@
+"""`schema_check`: blocks parameters, tool arguments or outputs that do not fit a JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from checkrail.builtin.base import Builtin
+from checkrail.builtin.errors import BuiltinConfigError, shown
+from checkrail.builtin.globs import any_of
+from checkrail.engine.errors import CheckrailError, InvalidOutcomeError
+from checkrail.engine.event import Event
+from checkrail.engine.outcomes import Block
+from checkrail.engine.points import HookPoint, Lane
+from checkrail.engine.values import AgentResponse, AssistantMessage, ToolCall, ToolResult, plain
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
+    from checkrail.builtin.options import Schema, SchemaCheckOptions
+
+NAME = "schema_check"
+SHOWN = 5
+
+Applies = Callable[[str], bool]
+
+
+def build(options: SchemaCheckOptions) -> Callable[[Event[Any], Any], Block | None]:
+    """Make the hook; its schemas are compiled once, here."""
+    checks = list(_checks(options))
+
+    def schema_check(event: Event[Any], value: Any) -> Block | None:
+        data = subject(value)
+        problems: list[str] = []
+        for applies, validator in checks:
+            if applies is None or applies(_tool(event, value)):
+                problems += _problems(validator, data)
+        if not problems:
+            return None
+        what = f"the arguments of {value.name!r}" if isinstance(value, ToolCall) else "the value"
+        reason = f"{what} at {event.point} does not fit its schema: {_listed(problems)}"
+        return Block(reason, options.status, "schema_mismatch")
+
+    return schema_check
+
+
+def subject(value: Any) -> Any:
+    """Find what is checked: a tool's arguments, a text or an output, as plain JSON data."""
+    if isinstance(value, ToolCall):
+        return plain(value.args)
+    if isinstance(value, (ToolResult, AssistantMessage, AgentResponse)):
+        return plain(value.content)
+    return plain(value)
+
+
+def _tool(event: Event[Any], value: Any) -> str:
+    if isinstance(value, ToolCall):
+        return value.name
+    message = f"`schemas` of {NAME} are of tools, which {event.point} has not: give it a `schema`"
+    raise InvalidOutcomeError(message)
+
+
+def _checks(options: SchemaCheckOptions) -> Iterator[tuple[Applies | None, Validator]]:
+    if options.schemas is None:
+        yield None, compiled("schema", options.json_schema)
+        return
+    for glob, schema in options.schemas.items():
+        yield any_of([glob]), compiled(f"schemas.{glob}", schema)
+
+
+def compiled(key: str, schema: Schema | None) -> Validator:
+    """Compile a schema. What it does not contain itself is not fetched, but refused."""
+    try:
+        import jsonschema_rs
+    except ImportError:
+        message = 'schema_check needs jsonschema-rs: pip install "checkrail[config]"'
+        raise CheckrailError(message) from None
+    try:
+        return jsonschema_rs.validator_for(schema, retriever=_refuse, mask="it")  # type: ignore[arg-type]
+    except ValueError as error:
+        why = str(error).splitlines()[0]
+        raise BuiltinConfigError(NAME, key, shown(schema), f"a JSON Schema ({why})") from None
+
+
+def _refuse(uri: str) -> NoReturn:
+    raise ValueError(f"{uri} is outside the schema and is not fetched: put it under $defs")
+
+
+def _problems(validator: Validator, data: Any) -> list[str]:
+    try:
+        return [_told(error) for error in validator.iter_errors(data)]
+    except ValueError as error:
+        return [f"it is no JSON data ({error})"]
+
+
+def _told(error: Any) -> str:
+    steps = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
+    return f"${''.join(steps)}: {error.message}"
+
+
+def _listed(problems: list[str]) -> str:
+    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    return "; ".join(problems[:SHOWN]) + more
+
+
+BUILTIN = Builtin(
+    name=NAME,
+    summary="blocks parameters, tool arguments or outputs that do not fit a JSON Schema",
+    points=(
+        HookPoint.BEFORE_RUN,
+        HookPoint.ON_RUN_START,
+        HookPoint.BEFORE_TOOL_CALL,
+        HookPoint.ON_RESULT,
+    ),
+    lane=Lane.GATE,
+    build=build,
+    example={"schema": {"type": "object", "required": ["question"]}},
+)
+
+
+def schema_check(event: Event[Any], value: Any) -> Block | None:
+    """Block a value that does not fit its schema."""
+    return BUILTIN.at(event)(event, value)  # type: ignore[no-any-return]

@@ -1,0 +1,78 @@
+"""`strip_provider_fields`: takes out what strict providers refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from checkrail.builtin.base import Builtin
+from checkrail.engine.event import Event
+from checkrail.engine.outcomes import Continue
+from checkrail.engine.points import HookPoint, Lane
+from checkrail.engine.values import ModelRequest
+
+if TYPE_CHECKING:
+    from checkrail.builtin.options import StripProviderFieldsOptions
+
+FOREIGN = frozenset({"cache_control", "provider_specific_fields"})
+NESTED = frozenset({"content", "tool_calls", "function"})
+"""Where a message, a block or a tool holds further ones; arguments and schemas are let be."""
+
+
+def build(
+    options: StripProviderFieldsOptions,
+) -> Callable[[Event[Any], ModelRequest], Continue | None]:
+    """Make the hook."""
+    strict = {provider.lower() for provider in options.providers}
+
+    def strip_provider_fields(event: Event[Any], request: ModelRequest) -> Continue | None:
+        request = BUILTIN.expect(event, request, ModelRequest)
+        if provider_of(event, request) not in strict:
+            return None
+        messages, tools = stripped(request.messages), stripped(request.tools)
+        if messages is request.messages and tools is request.tools:
+            return None
+        return Continue(dataclasses.replace(request, messages=messages, tools=tools))
+
+    return strip_provider_fields
+
+
+def provider_of(event: Event[Any], request: ModelRequest) -> str | None:
+    """Find the provider: as the request or the event names it, else the model's prefix."""
+    named = request.provider or event.provider
+    if named:
+        return named.lower()
+    prefix, slash, _ = (event.model or "").partition("/")
+    return prefix.lower() if slash else None
+
+
+def stripped(part: Any) -> Any:
+    """Give a part of a request without the foreign fields; the same object if it has none."""
+    if isinstance(part, Mapping):
+        kept = {key: _beneath(key, item) for key, item in part.items() if key not in FOREIGN}
+        same = len(kept) == len(part) and all(kept[key] is part[key] for key in kept)
+        return part if same else kept
+    if isinstance(part, (list, tuple)):
+        items = [stripped(item) for item in part]
+        return part if all(new is old for new, old in zip(items, part, strict=True)) else items
+    return part
+
+
+def _beneath(key: str, item: Any) -> Any:
+    return stripped(item) if key in NESTED else item
+
+
+BUILTIN = Builtin(
+    name="strip_provider_fields",
+    summary="takes cache_control and provider_specific_fields out of requests to strict providers",
+    points=(HookPoint.BEFORE_LLM_CALL,),
+    lane=Lane.TRANSFORM,
+    build=build,
+    example={"providers": ["groq", "cerebras"]},
+)
+
+
+def strip_provider_fields(event: Event[Any], request: ModelRequest) -> Continue | None:
+    """Take out of a request what its provider would refuse."""
+    return BUILTIN.at(event)(event, request)  # type: ignore[no-any-return]

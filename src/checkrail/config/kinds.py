@@ -1,0 +1,158 @@
+"""Kinds of values in a file: what fits, and how a message says what was expected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkrail.config.problems import Report, Where, described, shortened
+from checkrail.engine.hook import FAILURE_KINDS
+
+Check = Callable[[Any, Where, Report], bool]
+"""Says whether a value fits its place, and reports it if not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value that either fits as a whole or does not."""
+
+    expected: str
+    fits: Callable[[Any], bool]
+
+    def __call__(self, value: Any, where: Where, report: Report) -> bool:
+        """Report a value that does not fit."""
+        if self.fits(value):
+            return True
+        report.add(where, f"found {described(value)}", self.expected)
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def __call__(self, value: Any, where: Where, report: Report) -> bool:
+        """Report a word that is none of them, with the one that was probably meant."""
+        if isinstance(value, str) and value not in self.words:
+            report.unknown(where, "word", value, self.words)
+        elif not isinstance(value, str):
+            expected = f"one of: {', '.join(self.words)}"
+            report.add(where, f"found {described(value)}", expected)
+        return value in self.words if isinstance(value, str) else False
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list whose members are all of one kind; with `or_one`, also a single member."""
+
+    member: Check
+    expected: str
+    or_one: bool = False
+
+    def __call__(self, value: Any, where: Where, report: Report) -> bool:
+        """Report every member that does not fit."""
+        if self.or_one and isinstance(value, str):
+            return self.member(value, where, report)
+        if not isinstance(value, list):
+            report.add(where, f"found {described(value)}", self.expected)
+            return False
+        return all([self.member(item, (*where, n), report) for n, item in enumerate(value)])
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A mapping whose values are all of one kind."""
+
+    member: Check
+    expected: str
+
+    def __call__(self, value: Any, where: Where, report: Report) -> bool:
+        """Report every value that does not fit."""
+        if not isinstance(value, dict):
+            report.add(where, f"found {described(value)}", self.expected)
+            return False
+        return all([self.member(item, (*where, key), report) for key, item in value.items()])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+text = Kind("a text", lambda value: isinstance(value, str) and bool(value.strip()))
+any_text = Kind("a text", lambda value: isinstance(value, str))
+flag = Kind("true or false", lambda value: isinstance(value, bool))
+seconds = Kind("seconds, a number more than 0", lambda value: _is_number(value) and value > 0)
+whole = Kind("a whole number", _is_whole)
+count = Kind("a whole number, 0 or more", lambda value: _is_whole(value) and value >= 0)
+mapping = Kind("a mapping", lambda value: isinstance(value, dict))
+patterns = ListOf(text, "a pattern or a list of patterns", or_one=True)
+texts = ListOf(text, "a list of texts")
+words = MapOf(any_text, "a mapping of names to texts")
+behaviour = Choice(("continue", "block", "ignore"))
+
+
+def anything(_value: Any, _where: Where, _report: Report) -> bool:
+    """Let everything pass; somebody else knows more about it."""
+    return True
+
+
+def argv(value: Any, where: Where, report: Report) -> bool:
+    """Check the command line of a program: a list, for there is no shell."""
+    if isinstance(value, str) and value:
+        hint = f"write {value.split()}"
+        report.add(where, f"found {described(value)}", "a list: the program, its arguments", hint)
+        return False
+    if value == []:
+        report.add(where, "found an empty list", "a list: the program, its arguments")
+        return False
+    return ListOf(any_text, "a list: the program, its arguments")(value, where, report)
+
+
+def on_error(value: Any, where: Where, report: Report) -> bool:
+    """Check what is to happen on failures, in all or by kind."""
+    if not isinstance(value, dict):
+        return behaviour(value, where, report)
+    fits = True
+    for kind, what in value.items():
+        if kind not in FAILURE_KINDS:
+            report.unknown((*where, kind), "kind of failure", kind, FAILURE_KINDS)
+            fits = False
+        else:
+            fits &= behaviour(what, (*where, kind), report)
+    return fits
+
+
+def fitting(
+    given: Any,
+    keys: Mapping[str, Check],
+    where: Where,
+    report: Report,
+    what: str = "key",
+    known: Iterable[str] | None = None,
+) -> dict[str, Any]:
+    """Give the members of a mapping that are known and fit; report all others."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        report.add(where, f"found {described(given)}", "a mapping")
+        return {}
+    found = {}
+    for key, value in given.items():
+        if key not in keys:
+            report.unknown((*where, key), what, key, known or keys)
+        elif keys[key](value, (*where, key), report):
+            found[key] = value
+    return found
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Write names for a message."""
+    return " and ".join(f"`{name}`" for name in names) or shortened("")

@@ -1,0 +1,184 @@
+"""The fluent style: `on(point).when(condition).handle(decision=..., value=..., effects=[...])`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+from checkrail.engine.errors import HookRefusedError, suggestion
+from checkrail.engine.event import Event
+from checkrail.engine.hook import HookSpec, declare
+from checkrail.engine.outcomes import (
+    UNSET,
+    Ask,
+    Block,
+    Continue,
+    Fail,
+    Outcome,
+    Replace,
+    Retry,
+    Stop,
+)
+from checkrail.engine.points import Decision, places
+from checkrail.engine.registry import HookOptions, HookRegistry
+from checkrail.styles.agent_status import AgentStatus, appended, status_of
+
+HookDecision = Decision
+
+Condition = Callable[[AgentStatus], bool | Awaitable[bool]]
+Effect = Callable[[AgentStatus], object]
+
+TAKES_VALUE = frozenset({Decision.CONTINUE, Decision.REPLACE, Decision.STOP})
+NEEDS_VALUE = frozenset({Decision.REPLACE, Decision.STOP})
+DEFAULT_FEEDBACK = "Your answer was not accepted. Please answer again."
+
+
+@dataclass(frozen=True, slots=True)
+class On:
+    """A hook that is being said: where, and under which conditions."""
+
+    registry: HookRegistry
+    point: str
+    conditions: tuple[Any, ...] = ()
+
+    def when(self, condition: Condition) -> On:
+        """Narrow it to when `condition(status)` holds; said twice, both have to."""
+        return dataclasses.replace(self, conditions=(*self.conditions, condition))
+
+    def handle(
+        self,
+        decision: Decision | str = Decision.CONTINUE,
+        value: Any = UNSET,
+        effects: Iterable[Effect] = (),
+        *,
+        name: str | None = None,
+        reason: str = "",
+        **options: Unpack[HookOptions],
+    ) -> HookSpec:
+        """Register it: the effects act on the status, then the value is made, then it decides.
+
+        `value` is given as it is, or by `fn(status, current_value)`. What the effects append to
+        the conversation goes with `continue` and `retry`, and is dropped otherwise.
+        """
+        act = _Act(_decision(name or self.point, decision), value, tuple(effects), reason)
+        label = name or self._label(act)
+        act.check(label)
+        _check_callables(label, (*self.conditions, *act.effects))
+        if "when" in options:
+            raise HookRefusedError(label, "it has a `when` option", "Say it with .when(condition)")
+        options["source"] = options.get("source") or _caller()
+        options["decisions"] = frozenset({act.decision})
+        options["when"] = self._condition()
+        if options.get("mode") == "shadow":
+            act = dataclasses.replace(act, effects=())  # a shadow changes nothing
+        spec = declare(act.hook(), (self.point,), label, target_name=label, **options)
+        return self.registry.register(dataclasses.replace(spec, named=name is not None))
+
+    def _label(self, act: _Act) -> str:
+        for fn in (*self.conditions, act.value, *act.effects):
+            told = getattr(fn, "__name__", "<")
+            if not told.startswith("<"):
+                return str(told).strip("_")
+        return f"{act.decision}_{self.point}"
+
+    def _condition(self) -> Callable[[Event[Any]], Any] | None:
+        conditions = self.conditions
+        if not conditions:
+            return None
+
+        async def holds(event: Event[Any]) -> bool:
+            status = status_of(event)
+            for condition in conditions:
+                if not await _resolved(condition(status)):
+                    return False
+            return True
+
+        return holds
+
+
+@dataclass(frozen=True, slots=True)
+class _Act:
+    """What a hook of this style does."""
+
+    decision: Decision
+    value: Any
+    effects: tuple[Any, ...]
+    reason: str
+
+    def check(self, name: str) -> None:
+        """Refuse what could never be right."""
+        if self.value is UNSET and self.decision in NEEDS_VALUE:
+            remedy = "Give `value`: the value itself, or fn(status, current_value)"
+            raise HookRefusedError(name, f"{self.decision} has no value", remedy)
+        if self.value is not UNSET and self.decision not in TAKES_VALUE:
+            remedy = "Say why with `reason`, or change the value with continue"
+            raise HookRefusedError(name, f"{self.decision} takes no value", remedy)
+
+    def hook(self) -> Callable[[Event[Any]], Awaitable[Outcome | None]]:
+        """Make the hook."""
+
+        async def hook(event: Event[Any]) -> Outcome | None:
+            status = status_of(event)
+            for effect in self.effects:
+                await _resolved(effect(status))
+            value = self.value
+            if callable(value):
+                value = await _resolved(value(status, event.value))
+            return self.outcome(value, appended(status, event))
+
+        return hook
+
+    def outcome(self, value: Any, inject: Sequence[Mapping[str, Any]]) -> Outcome | None:
+        """Put the decision into the engine's words."""
+        match self.decision:
+            case Decision.CONTINUE:
+                return None if value is UNSET and not inject else Continue(value, inject=inject)
+            case Decision.RETRY:
+                return Retry(self.reason or DEFAULT_FEEDBACK, inject)
+            case Decision.STOP:
+                return Stop(value, self.reason)
+            case Decision.REPLACE:
+                return Replace(value, self.reason)
+            case Decision.BLOCK:
+                return Block(self.reason)
+            case Decision.ASK:
+                return Ask(self.reason)
+            case Decision.FAIL:
+                return Fail(self.reason)
+
+
+def on(registry: HookRegistry, point: str) -> On:
+    """Begin a hook: `on(registry, point).when(condition).handle(...)`."""
+    places(point)
+    return On(registry, point)
+
+
+def _check_callables(name: str, given: tuple[Any, ...]) -> None:
+    for fn in given:
+        if not callable(fn):
+            problem = f"a condition or effect is {type(fn).__name__}, which cannot be called"
+            raise HookRefusedError(name, problem, "Give functions that take the status")
+
+
+def _decision(name: str, given: str) -> Decision:
+    try:
+        return Decision(given)
+    except ValueError:
+        problem = f"there is no decision {given!r}{suggestion(str(given), map(str, Decision))}"
+        remedy = f"The decisions are: {', '.join(Decision)}"
+        raise HookRefusedError(name, problem, remedy) from None
+
+
+async def _resolved(answer: Any) -> Any:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _caller() -> str:
+    """Say where `handle` was called."""
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame.f_back if frame is not None else None
+    return "code" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

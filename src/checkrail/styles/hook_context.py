@@ -1,0 +1,125 @@
+"""`HookContext`: one proxy hook's own copy of what passes, and how a change in it is read.
+
+| event | where the value is |
+|---|---|
+| `pre_request` | `messages` and `tools` of the request |
+| `post_response` | `response`: the model's answer as a dict, `usage` included |
+| `pre_tool_call` | `tools`: a list of one dict, the call (`id`, `name`, `args`, `context`) |
+| `post_tool_call` | `response`: the tool's result as a dict |
+
+A field set to None is not read. A key that a hook leaves out of a dict is emptied, except for
+those in `KEPT`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from checkrail.engine.errors import InvalidOutcomeError, suggestion
+from checkrail.engine.frozen import thaw
+from checkrail.engine.values import ModelRequest, ToolCall, Value
+
+KEPT = frozenset({"id", "name", "context", "model", "usage"})
+"""What says which call it was, and what it cost, stays with a value unless it is set anew."""
+
+
+class HookEvent(StrEnum):
+    """The moments of a model proxy; each is a point."""
+
+    PRE_REQUEST = "pre_request"
+    POST_RESPONSE = "post_response"
+    PRE_TOOL_CALL = "pre_tool_call"
+    POST_TOOL_CALL = "post_tool_call"
+
+
+@dataclass
+class HookContext:
+    """One hook's own copy of what passes the proxy: change it, and return it."""
+
+    event: HookEvent
+    model: str
+    provider: str | None
+    request_id: str
+    timestamp: float
+    messages: list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = None
+    response: dict[str, Any] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    stop_chain: bool = False
+
+
+def carried(value: Any) -> dict[str, Any]:
+    """Give the fields of a context that hold a value, as plain data that may be changed."""
+    if isinstance(value, ModelRequest):
+        return {"messages": thaw(value.messages), "tools": thaw(value.tools)}
+    return (
+        {"tools": [_loose(value)]} if isinstance(value, ToolCall) else {"response": _loose(value)}
+    )
+
+
+def returned(context: HookContext, value: Any) -> Any:
+    """Read the value from a context that a hook gave back; the same one, if nothing changed."""
+    if isinstance(value, ModelRequest):
+        return _request(context, value)
+    if isinstance(value, ToolCall):
+        if context.tools is None:
+            return value
+        calls = _dicts(context.tools, "tools")
+        if len(calls) != 1:
+            raise InvalidOutcomeError(f"ctx.tools holds the one call, but has {len(calls)} now")
+        return _merged(value, calls[0], "ctx.tools[0]")
+    return value if context.response is None else _merged(value, context.response, "ctx.response")
+
+
+def _request(context: HookContext, value: ModelRequest) -> ModelRequest:
+    told = {"messages": context.messages, "tools": context.tools}
+    changes: dict[str, Any] = {
+        name: _dicts(now, name)
+        for name, now in told.items()
+        if now is not None and now != getattr(value, name)
+    }
+    return dataclasses.replace(value, **changes) if changes else value
+
+
+def _merged(value: Any, told: Any, where: str) -> Any:
+    before = _loose(value)
+    if not isinstance(told, Mapping):
+        raise InvalidOutcomeError(f"{where} is {type(told).__name__}, not a dict")
+    for key in told:
+        if key not in before:
+            hint = suggestion(str(key), before)
+            raise InvalidOutcomeError(f"{where} has a key {key!r} that is not known{hint}")
+    empty = _loose(type(value)())
+    kept = {key: now for key, now in before.items() if key in KEPT}
+    now = {**empty, **kept, **told}
+    changes = {key: _typed(key, item) for key, item in now.items() if item != before[key]}
+    return dataclasses.replace(value, **changes) if changes else value
+
+
+def _typed(key: str, item: Any) -> Any:
+    """Give a changed item the type that it has in the value."""
+    if key == "args" and not isinstance(item, Mapping):
+        raise InvalidOutcomeError(f"the arguments of a call are a dict, not {type(item).__name__}")
+    if key == "tool_calls":
+        calls = _dicts(item or [], "tool_calls")
+        return [_merged(ToolCall(), call, f"tool_calls[{n}]") for n, call in enumerate(calls)]
+    return item
+
+
+def _dicts(given: Any, name: str) -> list[Mapping[str, Any]]:
+    if isinstance(given, list) and all(isinstance(item, Mapping) for item in given):
+        return given
+    raise InvalidOutcomeError(f"{name} in the context has to be a list of dicts")
+
+
+def _loose(value: Any) -> Any:
+    """Give a value as plain data that may be changed; objects in it stay as they are."""
+    if isinstance(value, Value):
+        return {item.name: _loose(getattr(value, item.name)) for item in fields(value)}  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        return {key: _loose(item) for key, item in value.items()}
+    return [_loose(item) for item in value] if isinstance(value, list) else thaw(value)

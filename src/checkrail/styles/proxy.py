@@ -1,0 +1,111 @@
+"""The proxy style: `async def hook(ctx: HookContext) -> HookContext`."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from checkrail.engine.binding import is_async_callable
+from checkrail.engine.errors import InvalidOutcomeError
+from checkrail.engine.event import Event
+from checkrail.engine.frozen import thaw
+from checkrail.engine.outcomes import Continue
+from checkrail.engine.points import HookPoint
+from checkrail.styles.hook_context import HookContext, HookEvent, carried, returned
+
+HookFn = Callable[[HookContext], HookContext | Awaitable[HookContext]]
+Adapted = Callable[[Event[Any], Any], Any]
+
+EVENTS = {
+    HookPoint.BEFORE_LLM_CALL: HookEvent.PRE_REQUEST,
+    HookPoint.AFTER_LLM_CALL: HookEvent.POST_RESPONSE,
+    HookPoint.BEFORE_TOOL_CALL: HookEvent.PRE_TOOL_CALL,
+    HookPoint.AFTER_TOOL_CALL: HookEvent.POST_TOOL_CALL,
+}
+"""The points where a proxy hook can stand."""
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def is_proxy_hook(fn: Any) -> bool:
+    """Say whether a function is written in this style, by its one parameter."""
+    try:
+        parameters = [*inspect.signature(fn).parameters.values()]
+    except (TypeError, ValueError):
+        return False
+    needed = [each for each in parameters if each.default is each.empty]
+    if len(needed) != 1 or needed[0].kind not in _POSITIONAL:
+        return False
+    told = _annotation(fn, needed[0])
+    if told in (inspect.Parameter.empty, Any, "Any"):
+        return needed[0].name == "ctx"
+    name = told if isinstance(told, str) else getattr(told, "__name__", "")
+    return name.strip("'\"").rpartition(".")[2] == HookContext.__name__
+
+
+def adapt(fn: HookFn, config: Mapping[str, Any] | None = None) -> Adapted:
+    """Make a hook of a proxy hook; a config that it is registered with comes before `config`."""
+
+    def call(event: Event[Any], value: Any) -> Any:
+        answer = fn(context_of(event, config))
+        return _awaited(answer, value) if inspect.isawaitable(answer) else _outcome(answer, value)
+
+    async def call_async(event: Event[Any], value: Any) -> Continue | None:
+        return _outcome(await fn(context_of(event, config)), value)  # type: ignore[misc]
+
+    hook: Any = call_async if is_async_callable(fn) else call
+    hook.func = fn  # as a partial has it: the name and place of what is called are shown
+    return hook  # type: ignore[no-any-return]
+
+
+def context_of(event: Event[Any], config: Mapping[str, Any] | None = None) -> HookContext:
+    """Copy an event into the context that one hook may change."""
+    model = event.model or "unknown"
+    metadata = thaw(dict(event.metadata))
+    if own := event.config or config:
+        metadata["hook_config"] = thaw(dict(own))
+    return HookContext(
+        event=_event_at(event.point),
+        model=model,
+        provider=event.provider or (model.split("/")[0] if "/" in model else None),
+        request_id=event.request_id or "",
+        timestamp=event.timestamp,
+        metadata=metadata,
+        **carried(event.value),
+    )
+
+
+def _annotation(fn: Any, parameter: inspect.Parameter) -> Any:
+    try:
+        hints = typing.get_type_hints(fn)
+    except Exception:  # noqa: BLE001 - annotations are the user's, and may name anything
+        return parameter.annotation
+    return hints.get(parameter.name, parameter.annotation)
+
+
+def _event_at(point: HookPoint) -> HookEvent:
+    try:
+        return EVENTS[point]
+    except KeyError:
+        raise InvalidOutcomeError(
+            f"it takes a HookContext, which {point} has not: it can stand at {', '.join(EVENTS)}",
+        ) from None
+
+
+async def _awaited(answer: Awaitable[Any], value: Any) -> Continue | None:
+    return _outcome(await answer, value)
+
+
+def _outcome(answer: Any, value: Any) -> Continue | None:
+    """Read what a hook made of its context."""
+    if not isinstance(answer, HookContext):
+        raise InvalidOutcomeError(
+            f"it returned {type(answer).__name__}, not the HookContext: end with `return ctx`",
+        )
+    changed = returned(answer, value)
+    last = bool(answer.stop_chain)
+    if changed is value:
+        return Continue(last=True) if last else None
+    return Continue(changed, last=last)

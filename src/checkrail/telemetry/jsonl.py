@@ -1,0 +1,66 @@
+"""Records as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import IO, Any, Self
+
+from checkrail.engine.records import HookRecord
+
+VALUES = ("before", "after")
+
+
+class JsonLinesSink:
+    """Writes each record as one line of JSON, to a file of its own or to one that is open.
+
+    It closes only what it opened itself.
+    """
+
+    def __init__(self, target: str | Path | IO[str]) -> None:
+        self._owned = isinstance(target, (str, Path))
+        self._file = _opened(target) if isinstance(target, (str, Path)) else target
+        self._lock = threading.Lock()
+
+    def __call__(self, record: HookRecord) -> None:
+        """Write one record, at once."""
+        line = line_of(record)
+        with self._lock:
+            self._file.write(line + "\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file if it was opened here; closing twice does nothing."""
+        with self._lock:
+            if self._owned:
+                self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+def _opened(path: str | Path) -> IO[str]:
+    return Path(path).open("a", encoding="utf-8")
+
+
+def line_of(record: HookRecord) -> str:
+    """Give a record as JSON text; what JSON cannot say is told by its type, never raised."""
+    told: dict[str, Any] = {"event_type": str(record.kind), "hook": record.hook}
+    try:
+        told = record.wire()
+        return _dumped(told)
+    except Exception as error:  # noqa: BLE001 - values are the user's, and may do anything
+        unsaid = {name: f"<{type(error).__name__}>" for name in VALUES if name in told}
+        return _dumped(told | (unsaid or {"unserialisable": f"<{type(error).__name__}>"}))
+
+
+def _dumped(told: dict[str, Any]) -> str:
+    return json.dumps(told, allow_nan=False, default=_typed, separators=(",", ":"))
+
+
+def _typed(value: object) -> str:
+    return f"<{type(value).__qualname__}>"

@@ -1,0 +1,331 @@
+"""What can be a hook: every kind of callable, with one parameter or two."""
+
+import asyncio
+import functools
+import threading
+
+import pytest
+
+from checkrail.engine.errors import HookRefusedError
+from checkrail.engine.hook import Hook
+from checkrail.engine.outcomes import Block, Continue, Retry
+from checkrail.engine.registry import HookRegistry
+
+POINT = "on_result"
+
+
+def plain(event):
+    return Continue([event.value])
+
+
+def with_value(event, value):
+    return Continue([value])
+
+
+async def coroutine(event):
+    return Continue([event.value])
+
+
+async def coroutine_with_value(event, value):
+    await asyncio.sleep(0)
+    return Continue([value])
+
+
+def gives_a_coroutine(event, value):
+    return coroutine_with_value(event, value)
+
+
+def takes_any(*arguments):
+    event, value = arguments
+    assert event.value is value
+    return Continue([value])
+
+
+def has_an_optional_value(event, value=None):
+    return Continue([value])
+
+
+def has_keywords(event, *, keyword=1, **others):
+    return Continue([event.value])
+
+
+def three(extra, event, value):
+    assert extra == "extra"
+    return Continue([value])
+
+
+async def async_three(extra, event, value):
+    return Continue([value])
+
+
+class Callable:
+    def __call__(self, event, value):
+        return Continue([value])
+
+    def method(self, event):
+        return Continue([event.value])
+
+    async def async_method(self, event, value):
+        return Continue([value])
+
+    @classmethod
+    def class_method(cls, event, value):
+        return Continue([value])
+
+    @staticmethod
+    async def static_method(event):
+        return Continue([event.value])
+
+
+class AsyncCallable:
+    async def __call__(self, event):
+        await asyncio.sleep(0)
+        return Continue([event.value])
+
+
+CALLABLES = {
+    "function": plain,
+    "function with value": with_value,
+    "async": coroutine,
+    "async with value": coroutine_with_value,
+    "gives a coroutine": gives_a_coroutine,
+    "any arguments": takes_any,
+    "optional value": has_an_optional_value,
+    "keywords": has_keywords,
+    "lambda": lambda event: Continue([event.value]),
+    "partial": functools.partial(three, "extra"),
+    "async partial": functools.partial(async_three, "extra"),
+    "partial of a partial": functools.partial(functools.partial(three), "extra"),
+    "partial with keyword": functools.partial(has_keywords, keyword=2),
+    "callable object": Callable(),
+    "async callable object": AsyncCallable(),
+    "partial of an async callable object": functools.partial(AsyncCallable()),
+    "bound method": Callable().method,
+    "async bound method": Callable().async_method,
+    "class method": Callable.class_method,
+    "static method": Callable.static_method,
+}
+
+every = pytest.mark.parametrize("fn", CALLABLES.values(), ids=CALLABLES.keys())
+
+
+@every
+@pytest.mark.parametrize("config", [{}, {"some": "config"}])
+async def test_it_is_called_with_event_and_value(fn, config):
+    registry = HookRegistry()
+    registry.register(fn, POINT, name="h", config=config)
+    assert (await registry.fire(POINT, "x")).value == ["x"]
+
+
+@every
+async def test_it_has_a_name_without_being_given_one(fn):
+    spec = HookRegistry().register(fn, POINT)
+    assert spec.name
+    assert spec.target_name == spec.name
+
+
+@pytest.mark.parametrize("fn", [plain, with_value, Callable(), functools.partial(three, "extra")])
+async def test_a_sync_hook_runs_inline_unless_it_is_moved_into_a_thread(fn):
+    threads = []
+
+    class Noting:
+        def __call__(self, event, value):
+            threads.append(threading.get_ident())
+            return fn(event, value) if fn is not plain else fn(event)
+
+    registry = HookRegistry()
+    registry.register(Noting(), POINT, name="inline")
+    registry.register(Noting(), POINT, name="moved", thread=True)
+    assert (await registry.fire(POINT, "x")).value == [["x"]]
+    assert threads[0] == threading.get_ident()
+    assert threads[1] != threading.get_ident()
+
+
+async def test_a_timeout_abandons_a_thread():
+    go_on, done = threading.Event(), threading.Event()
+
+    def stuck(event):
+        go_on.wait(10)
+        done.set()
+        return Block("late")
+
+    registry = HookRegistry()
+    registry.register(stuck, POINT, name="h", thread=True, timeout=0.02)
+    verdict = await registry.fire(POINT, "x")
+    assert (verdict.decision, verdict.records[1].failure) == ("continue", "timeout")
+    assert not done.is_set()
+    go_on.set()
+    assert await asyncio.to_thread(done.wait, 10)
+
+
+async def async_hook(event):
+    return None
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [async_hook, functools.partial(async_hook), AsyncCallable(), Callable().async_method],
+    ids=["function", "partial", "object", "method"],
+)
+def test_async_code_cannot_be_moved_into_a_thread(fn):
+    with pytest.raises(HookRefusedError, match=r"'h'.*thread"):
+        HookRegistry().register(fn, POINT, name="h", thread=True)
+
+
+def generator(event):
+    yield Block("never")
+
+
+async def async_generator(event):
+    yield Block("never")
+
+
+class Class:
+    def __call__(self, event):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("fn", "problem"),
+    [
+        (generator, "generator"),
+        (async_generator, "generator"),
+        (functools.partial(generator), "generator"),
+        (Class, "class"),
+        (5, "int"),
+        (None, "NoneType"),
+        (lambda: None, "event"),
+        (lambda a, b, c: None, "event"),
+        (lambda *, event: None, "event"),
+    ],
+)
+def test_what_cannot_be_a_hook_is_refused_by_name(fn, problem):
+    registry = HookRegistry()
+    with pytest.raises(HookRefusedError, match=rf"'culprit'.*{problem}"):
+        registry.register(fn, POINT, name="culprit")
+    assert registry.list() == []
+
+
+async def test_a_callable_without_a_signature_gets_the_event():
+    class Opaque:
+        __signature__ = "none of your business"
+
+        def __call__(self, event):
+            return Continue([event.value])
+
+    registry = HookRegistry()
+    registry.register(Opaque(), POINT, name="h")
+    assert (await registry.fire(POINT, "x")).value == ["x"]
+
+
+class Shout(Hook):
+    name = "shout"
+    points = ("on_result",)
+    priority = 7
+    timeout = 2
+    on_error = "block"
+
+    async def execute(self, event):
+        return Continue(event.value.upper())
+
+
+class WithContext(Hook):
+    points = "on_result"
+
+    def execute(self, event, ctx):
+        return Continue([event.value, ctx.run_id])
+
+
+class WithAsyncContext(WithContext):
+    async def execute(self, event, context):
+        return Continue([event.value, context.run_id])
+
+
+class WithValue(Hook):
+    points = ("on_result",)
+
+    def execute(self, event, value):
+        return Continue([value])
+
+
+async def test_a_class_says_its_options_as_attributes():
+    registry = HookRegistry()
+    spec = registry.register(Shout())
+    assert (spec.name, spec.priority, spec.timeout) == ("shout", 7, 2)
+    assert registry.bound("on_result")[0].policy["error"] == "block"
+    assert (await registry.fire(POINT, "x")).value == "X"
+
+
+async def test_what_is_said_at_registration_goes_over_the_class():
+    registry = HookRegistry()
+    spec = registry.register(Shout(), "before_run", name="other", priority=1)
+    assert (spec.name, spec.priority) == ("other", 1)
+    assert registry.has("before_run")
+    assert not registry.has("on_result")
+
+
+@pytest.mark.parametrize(
+    ("hook", "value"),
+    [(WithContext(), ["x", "r"]), (WithAsyncContext(), ["x", "r"]), (WithValue(), ["x"])],
+)
+async def test_the_second_parameter_of_a_class(hook, value):
+    registry = HookRegistry()
+    assert registry.register(hook).name == type(hook).__name__
+    assert (await registry.fire(POINT, "x", run_id="r")).value == value
+
+
+def test_a_class_without_execute_is_refused():
+    with pytest.raises(HookRefusedError, match=r"'Hook'.*execute"):
+        HookRegistry().register(Hook(), POINT)
+
+
+@pytest.mark.parametrize(
+    ("said", "policy"),
+    [("fail_open", "continue"), ("FailClosed", "block"), ("fail-closed", "block")],
+)
+def test_a_class_may_say_a_failure_mode(said, policy):
+    class Moody(WithValue):
+        failure_mode = said
+
+    registry = HookRegistry()
+    registry.register(Moody())
+    assert registry.bound("on_result")[0].policy["error"] == policy
+
+
+def promises_retry(event) -> Retry | None: ...
+
+
+def promises_block_or_retry(event) -> Block | Retry | None: ...
+
+
+async def promises_retry_later(event) -> Retry: ...
+
+
+def promises_block(event) -> Block | Continue | None: ...
+
+
+def promises_nothing_known(event) -> "Unknown | None":  # noqa: F821
+    ...
+
+
+class Promising:
+    def method(self, event) -> Retry | None: ...
+
+
+@pytest.mark.parametrize(
+    "fn", [promises_retry, promises_retry_later, promises_block_or_retry, Promising().method]
+)
+def test_a_promised_decision_that_is_not_allowed_is_refused(fn):
+    with pytest.raises(HookRefusedError, match=r"'h'.*before_run.*retry.*block"):
+        HookRegistry().register(fn, "before_run", name="h")
+    assert HookRegistry().register(fn, "after_llm_call", name="h")
+
+
+@pytest.mark.parametrize("fn", [promises_block, promises_nothing_known])
+def test_other_promises_are_accepted(fn):
+    assert HookRegistry().register(fn, "before_run", name="h")
+
+
+def test_an_observer_that_promises_to_block_is_refused():
+    with pytest.raises(HookRefusedError, match=r"'h'.*after_run.*block"):
+        HookRegistry().register(promises_block, "after_run", name="h")

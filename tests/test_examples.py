@@ -1,0 +1,80 @@
+"""Runs every example as a user would, and reads what it prints."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+# Each line has to be there, in this order.
+SAYS = {
+    "run_hooks/audit_log.py": """
+        started   run=r1 agent=research user=ada thread=t1
+        completed run=r1 status=success tokens=52
+        started   run=r2 agent=research user=ada thread=t1
+        failed    run=r2 error=CancelledError: Run was cancelled
+    """,
+    "run_hooks/subscription.py": """
+        ada asks research: may run
+        bob asks research: 402 Active subscription required
+        bob asks smalltalk: may run
+    """,
+    "run_hooks/several.py": """
+        r1: runs
+        notified: run r1 of ada ended in success
+        failed, without harm: report_to_analytics (ConnectionError: analytics is down)
+        r2: runs
+        r3: 429 Rate limit exceeded
+    """,
+    "tool_limits.py": """
+        transfer 20
+        seen: transfer said 20 EUR sent
+        transfer 5000
+        refused by limit: Transfers over 1000 need the finance desk
+    """,
+    "agent_hooks.py": """
+        1. tool says: ORA-00904: "SUM": invalid identifier (a column is misspelt or does not exist)
+        added: Schema: orders(id, customer, total)
+        2. tool says: 420
+        3. retry: Begin your answer with a <plan>.
+        4. answer accepted; flags of this run: {'schema_shown': True}
+        -> <plan>Add up the totals.</plan> You sold for 420.
+        1. the model is not asked
+        -> <plan>Add up the totals.</plan> You sold for 420.
+    """,
+    "session_hooks.py": """
+        before_inbound: no-secrets, tidy
+        session s1 of ada has begun
+        in:   continue: 'hello'
+        in:   block: 'Please do not send passwords'
+        tool: continue in chat
+        tool: block in job-7 delete needs a person
+        out:  continue: 'done', although flaky failed
+        session s1 has ended (expired): threads t1, t2
+    """,
+}
+
+
+def run(name: str, folder: Path) -> str:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example_runs_anywhere_and_says_what_it_should(name: str, tmp_path: Path) -> None:
+    said = [line.strip() for line in run(name, tmp_path).splitlines()]
+    left = iter(said)
+    for line in SAYS[name].strip().splitlines():
+        assert line.strip() in left, f"{line.strip()!r} is not in its place in: {said}"
+
+
+def test_no_example_is_left_out() -> None:
+    scripts = [path for path in EXAMPLES.rglob("*.py") if "__main__" in path.read_text()]
+    names = {path.relative_to(EXAMPLES).as_posix() for path in scripts}
+    assert {name for name in names if not name.startswith("demo/")} == SAYS.keys()
