@@ -1,6 +1,7 @@
 """Conditions: `when`, and the field matchers that come before it."""
 
 import asyncio
+import functools
 import re
 
 import pytest
@@ -40,7 +41,7 @@ class Condition:
         lambda event: True,
         lambda event: "yes",
         lambda event, value: value == "x",
-        lambda event: slowly_true(event),
+        functools.partial(slowly_true),
         slowly_true,
         Condition(),
         Condition().__call__,

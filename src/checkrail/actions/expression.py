@@ -46,11 +46,15 @@ EVENT_NAMES = (
 SENDER_NAMES = ("channel", "user_id")
 """Fields of a message or session that read well without its name in front."""
 
-_NATIVE = frozenset(
-    "bytes contains double duration dyn endsWith getDate getDayOfMonth getDayOfWeek getDayOfYear "
-    "getFullYear getHours getMilliseconds getMinutes getMonth getSeconds has hasValue int matches "
-    "none of ofNonZeroValue or orValue size startsWith string timestamp type uint value".split(),
+_NATIVE = (
+    *("bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"),
+    *("contains", "endsWith", "has", "matches", "size", "startsWith"),
+    *("getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours"),
+    *("getMilliseconds", "getMinutes", "getMonth", "getSeconds"),
+    *("hasValue", "none", "of", "ofNonZeroValue", "or", "orValue", "value"),
 )
+"""The functions of the language itself; the package does not list them."""
+
 _SAID_OTHERWISE = {
     "and": "&&",
     "or": "||",
@@ -84,6 +88,7 @@ class Expression:
         return f"Expression({self.text!r})"
 
     def __call__(self, event: Event[Any]) -> bool:
+        """Say whether the condition holds."""
         names: Any = {name: bind(event) for name, bind in self._binders.items()}
         try:
             if self._functions:
@@ -102,9 +107,6 @@ def compile_expression(text: str, points: Iterable[str] = ()) -> Callable[[Event
 
     With `points` given, a name that exists at none of them is refused too.
     """
-    if not isinstance(text, str):
-        problem = f"an expression is a text, not {type(text).__name__}"
-        raise ActionError(problem, "Put it in quotes")
     program = _parsed(text)
     found = list(uses(text))
     from cel.stdlib import STDLIB_FUNCTIONS
@@ -132,6 +134,9 @@ def _cel() -> Any:
 def _parsed(text: str) -> cel.Program:
     try:
         return _cel().compile(text)  # type: ignore[no-any-return]
+    except TypeError:
+        problem = f"an expression is a text, not {type(text).__name__}"
+        raise ActionError(problem, "Put it in quotes") from None
     except ValueError as error:
         found = _SYNTAX.search(str(error))
         where, what = "", "it cannot be read"

@@ -22,21 +22,21 @@ class Fields(BaseModel):
 class PythonFields(Fields):
     """A Python function, by its import reference or by `module` and `function`."""
 
-    python: Text | None = None
+    path: Text | None = None
     module: Text | None = None
     function: Text | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> PythonFields:
         pair = (self.module is not None, self.function is not None)
-        if pair not in ((True, True), (False, False)) or (self.python is None) is not any(pair):
-            raise ValueError("either python, or module and function")
+        if pair not in ((True, True), (False, False)) or (self.path is None) is not any(pair):
+            raise ValueError("either path, or module and function")
         return self
 
     @property
     def reference(self) -> str:
         """The import reference, however it was said."""
-        return self.python or f"{self.module}:{self.function}"
+        return self.path or f"{self.module}:{self.function}"
 
 
 class RedactFields(Fields):

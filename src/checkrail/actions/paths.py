@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkrail.actions.errors import ActionError
+from checkrail.engine.errors import suggestion
+from checkrail.engine.points import Contract
 from checkrail.engine.values import Value, plain
 
 _STEP = re.compile(
@@ -67,7 +69,30 @@ def _step(found: re.Match[str]) -> Step:
     return found["key"] or found["single"] or found["double"]
 
 
-class _Absent(Exception):  # noqa: N818 - control flow inside this module
+def fits(path: Path, contract: Contract) -> bool:
+    """Say whether a path can lead anywhere in the values of a point."""
+    try:
+        within(path, contract)
+    except ActionError:
+        return False
+    return True
+
+
+def within(path: Path, contract: Contract) -> Path:
+    """Read a path from the value on; it may begin with the value's name, as in `when`."""
+    first, *rest = path.steps
+    fields = getattr(contract.value, "__slots__", None)
+    if first == contract.wire and rest and not path.rooted and first not in (fields or ()):
+        path = Path(path.text, tuple(rest), rooted=True)
+        first = rest[0]
+    if fields is None or first in fields:
+        return path
+    problem = f"the path {path.text!r} leads nowhere at {contract.point}: "
+    problem += f"a {contract.value.__name__} has no {first!r}{suggestion(str(first), fields)}"
+    raise ActionError(problem, f"It has: {', '.join(fields)}")
+
+
+class _Absent(Exception):
     """There is nothing where the path leads."""
 
 

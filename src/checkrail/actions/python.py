@@ -69,7 +69,7 @@ class _Source(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)  # type: ignore[no-any-return]
+        return self.source_to_code(self.get_data(path), path)
 
 
 def _from_file(given: Path, reference: str, *, reload: bool) -> ModuleType:

@@ -50,7 +50,8 @@ class Redactor:
 
 def _sorted_out(patterns: Iterable[str]) -> tuple[list[str], Mapping[str, str]]:
     """Tell the names of built-in patterns from regular expressions."""
-    kinds, own = [], {}
+    kinds: list[str] = []
+    own: dict[str, str] = {}
     for pattern in patterns:
         if _WORD.fullmatch(pattern):
             kinds.append(_known(pattern))

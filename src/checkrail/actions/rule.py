@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from checkrail.actions.errors import ActionError
-from checkrail.actions.paths import Path, assign, parse
-from checkrail.engine.errors import InvalidOutcomeError, suggestion
+from checkrail.actions.paths import Path, assign, fits, parse, within
+from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.event import Event
 from checkrail.engine.frozen import freeze
 from checkrail.engine.outcomes import (
@@ -62,7 +63,7 @@ def _read(spec: Mapping[str, Any]) -> RuleFields:
         raise ActionError(f"the rule is wrong {told}", f"Its keys can be: {keys}") from None
 
 
-def _check_combination(given: Set[str], said: list[str]) -> None:
+def _check_combination(given: AbstractSet[str], said: list[str]) -> None:
     if not said and not given & {*CHANGING, "inject"}:
         remedy = f"Give it one of: {', '.join([*DECIDING, *CHANGING, 'inject'])}"
         raise ActionError("the rule does nothing", remedy)
@@ -223,26 +224,3 @@ def _redactor(
             within(path, contract)
     here = [within(path, contract) for path in paths if fits(path, contract)]
     return Redactor(told.patterns, told.mask, here) if here else None
-
-
-def fits(path: Path, contract: Contract) -> bool:
-    """Say whether a path can lead anywhere in the values of a point."""
-    try:
-        within(path, contract)
-    except ActionError:
-        return False
-    return True
-
-
-def within(path: Path, contract: Contract) -> Path:
-    """Read a path from the value on; it may begin with the value's name, as in `when`."""
-    first, *rest = path.steps
-    fields = getattr(contract.value, "__slots__", None)
-    if first == contract.wire and rest and not path.rooted and first not in (fields or ()):
-        path = Path(path.text, tuple(rest), rooted=True)
-        first = rest[0]
-    if fields is None or first in fields:
-        return path
-    problem = f"the path {path.text!r} leads nowhere at {contract.point}: "
-    problem += f"a {contract.value.__name__} has no {first!r}{suggestion(str(first), fields)}"
-    raise ActionError(problem, f"It has: {', '.join(fields)}")

@@ -80,7 +80,7 @@ def read_answer(contract: Contract, data: Any) -> BaseModel:
 def _keys(contract: Contract, data: Any) -> list[str]:
     """Give the keys that an answer with this action may have."""
     action = data.get("action") if isinstance(data, dict) else None
-    known = {name: kind for name, kind in zip(_allowed(contract), _branches(contract), strict=True)}
+    known = dict(zip(_allowed(contract), _branches(contract), strict=True))
     return list(known[action].model_fields) if action in known else []
 
 
@@ -112,7 +112,7 @@ def _answer(point: HookPoint) -> TypeAdapter[Any]:
     (first, *others) = _branches(CONTRACTS[point])
     if not others:
         return TypeAdapter(first)
-    either = Union[tuple([first, *others])]  # type: ignore[valid-type] # noqa: UP007 - made here
+    either: Any = Union[(first, *others)]
     return TypeAdapter(Annotated[either, Field(discriminator="action")])
 
 
@@ -177,7 +177,7 @@ def _request(contract: Contract) -> type[BaseModel]:
     text = contract.wire == "content"
     value = str if text else Any if contract.value is object else contract.value
     if contract.point is HookPoint.QUERY_END:
-        value |= None  # type: ignore[operator,assignment]
+        value |= None  # type: ignore[assignment]
     fields: dict[str, tuple[Any, Any]] = {
         "point": (Literal[str(contract.point)], ...),
         contract.wire: (value, ...),
@@ -192,9 +192,10 @@ def _request(contract: Contract) -> type[BaseModel]:
             "attachments": maybe(Sequence[Any]),
         }
     always = ("attempt", "metadata")
-    for name, hint in get_type_hints(Context).items():
-        present = _without_none(hint)
-        fields[name] = (present, ...) if name in always else maybe(present)
+    hints = get_type_hints(Context)
+    for item in dataclasses.fields(Context):
+        present = _without_none(hints[item.name])
+        fields[item.name] = (present, ...) if item.name in always else maybe(present)
     fields["verdict"] = maybe(Mapping[str, Any])
     return model(f"{contract.point} request", fields)
 

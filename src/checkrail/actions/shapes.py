@@ -49,9 +49,16 @@ def maybe(hint: Any) -> tuple[Any, Any]:
     return hint, Field(default_factory=lambda: UNSET)
 
 
-def model(name: str, fields: Mapping[str, tuple[Any, Any]], **config: Any) -> type[BaseModel]:
-    """Make a model that converts nothing and refuses what it does not know."""
-    strict = ConfigDict(extra="forbid", strict=True, **config)
+def model(
+    name: str,
+    fields: Mapping[str, tuple[Any, Any]],
+    extra: dict[str, Any] | None = None,
+) -> type[BaseModel]:
+    """Make a model that converts nothing and refuses what it does not know.
+
+    `extra` is what its JSON Schema has to say besides.
+    """
+    strict = ConfigDict(extra="forbid", strict=True, json_schema_extra=extra)
     return create_model(name, __config__=strict, **fields)  # type: ignore[call-overload,no-any-return]
 
 
@@ -62,23 +69,24 @@ def given(read: BaseModel) -> dict[str, Any]:
 
 
 @functools.cache
-def shape(kind: type[Value]) -> Any:
+def shape(kind: Any) -> Any:
     """Give the form of a value's data, as an annotation that pydantic can read."""
     hints = get_type_hints(kind)
     fields = {item.name: maybe(_nested(hints[item.name])) for item in dataclasses.fields(kind)}
     if kind is not ToolCall:
-        return model(kind.__name__, fields, json_schema_extra={"description": kind.__doc__})
+        return model(kind.__name__, fields, {"description": kind.__doc__})
     pairs = [{"required": [alias, name]} for alias, name in ALIASES.items()]
     fields |= {alias: fields[name] for alias, name in ALIASES.items()}
     extra = {"description": kind.__doc__, "not": {"anyOf": pairs}}
-    made = model(kind.__name__, fields, json_schema_extra=extra)
+    made = model(kind.__name__, fields, extra)
     return Annotated[made, AfterValidator(_named_once)]
 
 
 def _nested(hint: Any) -> Any:
     (inner, *_) = get_args(hint) or (None,)
     if get_origin(hint) is Sequence and isinstance(inner, type) and issubclass(inner, Value):
-        return Sequence[Annotated[shape(inner), AfterValidator(lambda read: build(inner, read))]]  # type: ignore[misc]
+        form: Any = Annotated[shape(inner), AfterValidator(functools.partial(build, inner))]  # type: ignore[arg-type]
+        return Sequence[form]
     return hint
 
 
@@ -170,9 +178,8 @@ def _path(loc: tuple[int | str, ...], data: Any, problem: str) -> tuple[int | st
     """Leave the names of union members out of a location: they are no part of the data."""
     path: list[int | str] = []
     for part in loc:
-        if isinstance(data, Mapping) and part in data:
-            data = data[part]  # type: ignore[index]
-        elif isinstance(data, Sequence) and not isinstance(data, str) and isinstance(part, int):
+        listed = isinstance(data, (list, tuple)) and isinstance(part, int)
+        if listed or (isinstance(data, Mapping) and part in data):
             data = data[part]
         elif not (problem == "missing" and part == loc[-1]):
             continue

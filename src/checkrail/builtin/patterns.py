@@ -33,11 +33,11 @@ _KEYS = (
     r"SG\.[\w-]{16,}+\.[\w-]{16,}+",  # SendGrid
     r"eyJ(?<![\w-]eyJ)[\w-]{5,}+\.[\w-]{5,}+(?:\.[\w-]*+){1,3}+",  # JSON Web Token
 )
+_KIND = r"(?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
 _PEM = (
-    r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?:\s|\\[nr])*+[A-Za-z-]{1,30}: [^\r\n\\]{0,200}+){0,5}+"
-    r"(?:[A-Za-z0-9+/=\s]|\\[nr])*+"
-    r"(?:-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----)?"
+    rf"-----BEGIN {_KIND}(?:(?:\s|\\[nr])*+[A-Za-z-]{{1,30}}: [^\r\n\\]{{0,200}}+){{0,5}}+"
+    rf"(?:(?:[A-Za-z0-9+/=\s]|\\[nr])*+-----END {_KIND}"
+    r"|(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{16,}+)*+)"  # it was cut off
 )
 _SET = r"[\w.~+/=-]"
 _BEARER = (
@@ -48,7 +48,7 @@ _HEADER = (
     r"(?P<keep_header>[Aa](?i:uthorization)(?:\\?[\"'])?\s{0,4}[:=]\s{0,4}(?:\\?[\"'])?"
     rf"(?i:basic|bearer|token)\s{{1,4}}){_SET}{{6,}}+"
 )
-_URL = r"(?P<keep_url>://[^\s/:@\"'<>]{0,64}+:)[^\s/@\"'<>]{1,256}+(?=@)"
+_URL = r"(?P<keep_url>://[^\s/:@\"'<>\[]{0,64}+:)[^\s/@\"'<>]{1,256}+(?=@)"
 
 # Each begins with a set of one letter's cases: what begins otherwise is passed over quickly.
 _NAMES = (
@@ -86,7 +86,7 @@ PATTERNS: dict[str, re.Pattern[str]] = {
     "secrets": re.compile("|".join((*_KEYS, _PEM, _URL, _BEARER, _HEADER, _ASSIGNED)), re.ASCII),
     "email": re.compile(
         r"(?<![\w.%+-])(?!git@)[\w.%+-]{1,64}+@(?!\dx\.)"
-        r"(?:[^\W_](?:[\w-]{0,62}[^\W_])?\.){1,8}(?:xn--[\w-]{1,59}|[^\W\d_]{2,24})",
+        r"(?:[^\W_](?:[\w-]{0,62}[^\W_])?\.){1,8}(?:xn--[\w-]{0,58}[^\W_]|[^\W\d_]{2,24})",
     ),
     "card": re.compile(
         r"(?<![0-9])(?:[2-6][0-9]{3}([ .-])[0-9]{4}\1[0-9]{4}\1[0-9]{4}(?:\1[0-9]{1,3})?"
@@ -105,6 +105,7 @@ _MAKES = re.compile(
     r"|3(?:0[0-5]|[68][0-9])[0-9]{11}"  # Diners Club
     r"|(?:6[0-9]|35|5[06-8])[0-9]{14,17}",  # Discover, UnionPay, JCB, Maestro
 )
+_DOUBLED = {str(digit): sum(divmod(2 * digit, 10)) for digit in range(10)}
 
 
 def is_secret(name: str, text: str) -> bool:
@@ -174,9 +175,8 @@ def _card_end(found: re.Match[str]) -> int:
 
 def is_card(number: str) -> bool:
     """Say whether this is a card number: of a known make and length, with its check digit."""
-    told = "".join(filter(str.isdigit, number))
-    if _MAKES.fullmatch(told) is None:
+    digits = re.sub("[ .-]", "", number)
+    if _MAKES.fullmatch(digits) is None:
         return False
-    digits = [int(digit) for digit in reversed(told)]
-    doubled = sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2])
-    return (sum(digits[::2]) + doubled) % 10 == 0
+    doubled = sum(map(_DOUBLED.__getitem__, digits[-2::-2]))
+    return (doubled + sum(map(int, digits[::-2]))) % 10 == 0

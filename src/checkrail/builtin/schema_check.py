@@ -78,7 +78,7 @@ def compiled(key: str, schema: Schema | None) -> Validator:
     try:
         return jsonschema_rs.validator_for(schema, retriever=_refuse, mask="it")  # type: ignore[arg-type]
     except ValueError as error:
-        why = str(error).splitlines()[0]
+        why = _told(error) if hasattr(error, "instance_path") else str(error)
         raise BuiltinConfigError(NAME, key, shown(schema), f"a JSON Schema ({why})") from None
 
 

@@ -79,6 +79,9 @@ async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> Block | Fail | None:
         return Block(told, 500, "ask_failed")
     if approval is None:
         return Block(f"{reason}, but there is nobody to ask", 403, "ask_unanswered")
+    if not isinstance(approval, Approval):
+        log.error("the approval handler answered %s with no Approval: %r", bound.where, approval)
+        return Block(f"{reason}: the answer was no Approval", 500, "ask_failed")
     if not approval.approved:
         return _meaning(ask.on_deny, approval.reason or f"{reason}: denied", "ask_denied")
     return _approved(d, bound, approval)

@@ -16,6 +16,9 @@ from checkrail.engine.matchers import TOOL_POINTS, matcher
 from checkrail.engine.outcomes import Outcome
 from checkrail.engine.points import CONTRACTS, Contract, Decision, HookPoint, Lane, Place
 
+if typing.TYPE_CHECKING:
+    from checkrail.engine.registry import HookRegistry
+
 SYNC, SYNC_VALUE, ASYNC, ASYNC_VALUE = range(4)
 
 Entry = tuple["Bound", Callable[..., Any], Callable[[Any], Any] | None, int]
@@ -39,7 +42,7 @@ class Bound:
         "spec",
     )
 
-    def __init__(self, spec: HookSpec, place: Place, level: object, order: int) -> None:
+    def __init__(self, spec: HookSpec, place: Place, level: HookRegistry, order: int) -> None:
         self.spec = spec
         self.point: HookPoint = place.point
         self.declared = place.declared
@@ -73,7 +76,7 @@ def _check(bound: Bound) -> None:
     if "tools" in spec.match and bound.point not in TOOL_POINTS:
         remedy = f"Leave it out, or use one of {', '.join(sorted(TOOL_POINTS))}"
         _refuse(bound, f"`tools` can never match at {bound.point}", remedy)
-    if spec.thread and inspect.iscoroutinefunction(spec.fn):
+    if spec.thread and is_async_callable(spec.fn):
         _refuse(bound, "an async function cannot be moved into a thread", "Make it a plain def")
     _check_decisions(bound)
 
@@ -91,8 +94,10 @@ def _check_decisions(bound: Bound) -> None:
     if declared is not None:
         wrong = declared - allowed
     else:
-        told = _annotated(bound.spec.fn)
-        wrong = told if told and not told & allowed else frozenset()
+        elsewhere = {d for place in bound.spec.places for d in CONTRACTS[place.point].decisions}
+        wrong = _annotated(bound.spec.fn) - allowed
+        if len(bound.spec.places) > 1:
+            wrong -= elsewhere
     if wrong:
         problem = f"{bound.point} does not allow {', '.join(sorted(wrong))} in lane {bound.lane}"
         _refuse(bound, problem, f"Allowed are: {', '.join(sorted(allowed))}")

@@ -114,8 +114,10 @@ def walk() -> Walker:  # noqa: C901, PLR0912, PLR0915 - one loop, to be read in 
             if not epoch:
                 d.started = began
         for lane, entries in d.lanes:
-            if lane is not TRANSFORM and not enter(d, lane):
-                continue
+            if lane is not TRANSFORM:
+                if not enter(d, lane):
+                    continue
+                began = clock()
             event, value = d.event, d.value
             while entries:
                 d.entries = entries
@@ -126,8 +128,10 @@ def walk() -> Walker:  # noqa: C901, PLR0912, PLR0915 - one loop, to be read in 
                         if condition is not None and (met := condition(event)) is not True:
                             if hasattr(met, "__await__"):
                                 met = yield from quietly(d, met)
-                                began = d.began
+                                if d.epoch != epoch:
+                                    return
                             if not met:
+                                began = clock()
                                 continue
                         if kind == ASYNC_VALUE:
                             answer = yield from fn(event, value)
@@ -168,7 +172,8 @@ def walk() -> Walker:  # noqa: C901, PLR0912, PLR0915 - one loop, to be read in 
             yield from settle_asks(d)
             began = clock()
         else:
-            d.bound = None
+            if len(trace) != 1:
+                d.bound = None
             d = trace = event = value = answer = None
 
 
@@ -179,10 +184,8 @@ async def quietly(d: Dispatch, asking: Awaitable[Any]) -> Any:
         met = await asking
     finally:
         d.quiet = False
-    if not met:
-        if d.watch is not None and d.watch.interrupted:
-            raise asyncio.CancelledError
-        d.began = perf_counter()
+    if not met and d.watch is not None and d.watch.interrupted:
+        raise asyncio.CancelledError
     return met
 
 
@@ -198,10 +201,8 @@ def enter(d: Dispatch, lane: Lane | None) -> bool:
         for entry in d.chain.background:
             start_alone(d, entry)
     elif lane is GATE:
-        if ruling is not None:
-            if ruling.refused or ruling.gated is d.value:
-                return False
-            ruling.gated = d.value
+        if ruling is not None and not ruling.enter_gates(d.value):
+            return False
         if not asked:
             d.flush()
     return True
@@ -219,7 +220,7 @@ def start_alone(d: Dispatch, entry: Entry) -> None:
     own.parent = d.parent
     own.quiet = False
     own.epoch = 0
-    d.scope.hold(alone(own))
+    entry[0].level.hold(alone(own))
 
 
 async def alone(d: Dispatch) -> None:
@@ -263,9 +264,9 @@ def others(entries: tuple[Entry, ...], at_work: set[Any]) -> tuple[Entry, ...]:
 def abandon(d: Dispatch, walker: Walker, pending: Any) -> Walker:
     """Leave a hook that will not end to a task of its own, and go on without it."""
     d.quiet = False
-    d.scope.hold(leave(walker, pending), abandoned=True)
-    d.epoch += 1
     bound: Any = d.bound
+    bound.level.hold(leave(walker, pending), abandoned=True)
+    d.epoch += 1
     step = answered(d, bound, None, d.began, perf_counter())
     order = (None, *Lane)
     later = [item for item in d.lanes if order.index(item[0]) > order.index(bound.lane)]

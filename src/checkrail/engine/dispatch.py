@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.event import variant
@@ -46,7 +47,7 @@ STRICTNESS = {
 class Ruling:
     """What the hooks of a dispatch have decided, as far as it is more than going on."""
 
-    __slots__ = ("approved", "asks", "brought", "by", "gated", "held", "inject", "outcome")
+    __slots__ = ("approved", "asks", "brought", "by", "gated", "given", "held", "inject", "outcome")
 
     def __init__(self) -> None:
         self.outcome: Outcome | None = None
@@ -57,12 +58,27 @@ class Ruling:
         self.held: tuple[Entry, ...] = ()
         self.approved: tuple[tuple[Bound, str], ...] = ()
         self.gated: Any = UNSET
+        self.given: tuple[Outcome | None, Bound | None, Any] = (None, None, UNSET)
 
     def decide(self, bound: Bound, outcome: Outcome, brought: Any = UNSET) -> None:
         """Take a decision if it is stricter than what was decided before."""
         known = self.outcome
         if known is None or STRICTNESS[outcome.decision] > STRICTNESS[known.decision]:
             self.outcome, self.by, self.brought = outcome, bound, brought
+
+    def enter_gates(self, value: Any) -> bool:
+        """Let gates look at a value, unless it is refused or they have seen it already.
+
+        What they said of another value, which a person has edited since, no longer counts.
+        """
+        if self.refused or self.gated is value:
+            return False
+        if self.gated is UNSET:
+            self.given = self.outcome, self.by, self.brought
+        else:
+            self.outcome, self.by, self.brought = self.given
+        self.gated = value
+        return True
 
     def add_messages(self, messages: Any) -> None:
         """Keep messages that a hook wants in the conversation."""
@@ -106,6 +122,7 @@ class Dispatch:
         "original",
         "parent",
         "quiet",
+        "reached",
         "ruling",
         "scope",
         "sent",
@@ -121,6 +138,7 @@ class Dispatch:
     original: Any
     event: Event[Any]
     started: float
+    reached: float
     began: float
     trace: list[Traced]
     sent: list[HookRecord] | None
@@ -144,10 +162,14 @@ class Dispatch:
         self.value = value
         if redacted:
             self.original = value
-            for traced in self.trace:
-                if isinstance(traced, Call):
-                    traced.forget()
+            self.forget()
         self.event = variant(self.event, value=value)
+
+    def forget(self) -> None:
+        """Keep no value that was changed so far: it was redacted, or might have been."""
+        for traced in self.trace:
+            if isinstance(traced, Call):
+                traced.forget()
 
     def flush(self, waiting: Traced | None = None) -> None:
         """Give the sinks every record that they have not had; `waiting` has only started."""
@@ -174,14 +196,16 @@ class Dispatch:
                     except Exception:
                         log.exception("a record sink failed; %r is lost to it", draft)
 
-    def announce(self, bound: Bound, began: float) -> None:
-        """Tell the sinks that a hook has started and is being waited for.
+    def announce(self, bound: Bound, began: float) -> float:
+        """Tell the sinks that a hook has started and is being waited for; say how long it took.
 
         Values leave a point only after its transform lane, so a change that is still held
         holds back what came after it too.
         """
         if self.sent is None or len(self.sent) > 2 * len(self.trace):
-            return
+            return 0.0
+        asked = perf_counter()
         held = self.trace[len(self.sent) // 2 :]
         if not any(isinstance(call, Call) and call.after is not UNSET for call in held):
             self.flush((bound, began, began))
+        return perf_counter() - asked

@@ -49,5 +49,5 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """Say which known name was probably meant, or nothing."""
     import difflib  # slow to import, and only needed where something is wrong
 
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, [str(item) for item in known], n=1, cutoff=0.6)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -85,7 +85,9 @@ class Event(EventDraft[V_co]):
         message = f"an event is frozen: {name!r} cannot be set. Return Continue(value) instead"
         raise FrozenError(message)
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> NoReturn:
+        message = f"an event is frozen: {name!r} cannot be deleted"
+        raise FrozenError(message)
 
     def __repr__(self) -> str:
         return f"Event({self.point}, {self.value!r})"
@@ -118,7 +120,10 @@ class Event(EventDraft[V_co]):
     @property
     def timestamp(self) -> float:
         """When the point was reached, in seconds since the epoch."""
-        return wall(self._d.started)
+        d = self._d
+        if not hasattr(d, "reached"):
+            d.reached = wall(d.started)
+        return d.reached
 
     @property
     def session_id(self) -> str | None:

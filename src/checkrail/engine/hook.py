@@ -253,7 +253,7 @@ def _timeout(name: str, options: Mapping[str, Any]) -> float:
         return float("inf")
     if hasattr(given, "total_seconds"):
         given = given.total_seconds()
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or given <= 0:
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not given > 0:
         remedy = "Give seconds, more than 0, or None for no limit"
         raise HookRefusedError(name, f"its timeout is {given!r}", remedy)
     return float(given)

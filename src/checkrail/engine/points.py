@@ -159,7 +159,10 @@ class Contract:
 
     def _checked(self, what: str, wanted: type, value: Any) -> Any:
         if _fits(wanted, value):
-            return freeze(value)
+            try:
+                return freeze(value)
+            except ValueError as error:
+                raise InvalidOutcomeError(f"{what} at {self.point}: {error}") from None
         message = f"{what} at {self.point} is {_named(wanted)}, not {type(value).__name__}"
         raise InvalidOutcomeError(message)
 

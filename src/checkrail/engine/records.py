@@ -75,12 +75,13 @@ def call_of(traced: Traced) -> Call:
 class RecordDraft:
     """A record while it is being made; others only ever see the frozen `HookRecord`."""
 
-    __slots__ = ("_id", "_scope", "_traced", "kind")
+    __slots__ = ("_id", "_scope", "_time", "_traced", "kind")
 
     kind: RecordKind
     _traced: Traced
     _scope: Scope
     _id: str
+    _time: float
 
 
 class HookRecord(RecordDraft):
@@ -92,7 +93,9 @@ class HookRecord(RecordDraft):
         message = f"a record is frozen: {name!r} cannot be set"
         raise FrozenError(message)
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> NoReturn:
+        message = f"a record is frozen: {name!r} cannot be deleted"
+        raise FrozenError(message)
 
     def __repr__(self) -> str:
         told = f" {self.decision}" if self.decision else ""
@@ -117,8 +120,10 @@ class HookRecord(RecordDraft):
     @property
     def time(self) -> float:
         """When it happened, in seconds since the epoch."""
-        call = self._call
-        return wall(call.ended if self._ended else call.started)
+        if not hasattr(self, "_time"):
+            call = self._call
+            object.__setattr__(self, "_time", wall(call.ended if self._ended else call.started))
+        return self._time
 
     @property
     def point(self) -> HookPoint:

@@ -93,7 +93,3 @@ class Scope:
         if known is None or known[0] != parts:
             known = self._joined[point] = (parts, joined(parts))
         return known[1]
-
-    def hold(self, work: Coroutine[Any, Any, Any], *, abandoned: bool = False) -> None:
-        """Run something in a task that the outermost registry holds."""
-        self.outermost.hold(work, abandoned=abandoned)

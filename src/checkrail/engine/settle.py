@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
@@ -55,7 +56,7 @@ def answered(d: Dispatch, bound: Bound, answer: Any, started: float, ended: floa
     call = Call(bound, started, ended)
     if d.watch is not None and (step := _interrupted(d, call)) is not None:
         return step
-    call.overran = d.watch is None and ended - started >= bound.spec.timeout
+    call.overran = ended - started >= bound.spec.timeout
     return _taken(d, call, answer)
 
 
@@ -66,13 +67,20 @@ def fell(d: Dispatch, bound: Bound, error: BaseException, started: float, ended:
         _end_cancelled(d, call, error)
     if d.watch is not None and (step := _interrupted(d, call, error)) is not None:
         return step
-    if isinstance(error, Reject):
-        return _taken(d, call, Block(error.reason, error.status, error.code))
+    if (reject := _reject_in(error)) is not None:
+        return _taken(d, call, Block(reject.reason, reject.status, reject.code))
     if isinstance(error, UnreachableError):
         return fail(d, call, "unreachable", f"{bound.where} could not be reached", error)
     if isinstance(error, InvalidOutcomeError):
         return fail(d, call, "invalid", f"{bound.where} broke its contract: {error}")
     return fail(d, call, "error", f"{bound.where} failed with {type(error).__name__}", error)
+
+
+def _reject_in(error: BaseException) -> Reject | None:
+    if isinstance(error, BaseExceptionGroup):
+        found = (_reject_in(inner) for inner in error.exceptions)
+        return next((reject for reject in found if reject is not None), None)
+    return error if isinstance(error, Reject) else None
 
 
 def timed_out(d: Dispatch, call: Call) -> Step:
@@ -94,7 +102,7 @@ def fail(
     """
     bound = call.bound
     call.failure = kind
-    call.error = reason if error is None else f"{type(error).__name__}: {error}"
+    call.error = reason if error is None else _told(error)
     d.trace.append(call)
     behaviour = bound.policy[kind]
     loud = behaviour != "continue" or "block" in bound.spec.on_error.values()
@@ -108,6 +116,13 @@ def fail(
     return _after_decision(bound)
 
 
+def _told(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an exception that cannot be shown is still a failure
+        return type(error).__name__
+
+
 def _interrupted(d: Dispatch, call: Call, error: BaseException | None = None) -> Step | None:
     late, cancelled = d.watch.release()  # type: ignore[union-attr]
     if cancelled:
@@ -117,6 +132,8 @@ def _interrupted(d: Dispatch, call: Call, error: BaseException | None = None) ->
 
 
 def _end_cancelled(d: Dispatch, call: Call, error: BaseException) -> None:
+    if call.bound.lane is Lane.TRANSFORM:
+        d.forget()
     call.failure = "cancelled"
     call.error = f"{call.bound.where} was cancelled from outside"
     d.trace.append(call)
@@ -146,14 +163,14 @@ def _taken(d: Dispatch, call: Call, answer: Any) -> Step:
 
 
 def _check(bound: Bound, answer: Any) -> None:
-    if not isinstance(answer, Outcome):
+    if not isinstance(answer, Outcome) or not hasattr(answer, "decision"):
         problem = f"it returned {type(answer).__name__}, which is no decision"
         remedy = "return nothing, Continue(value), or another decision"
         raise InvalidOutcomeError(f"{problem}: {remedy}")
     plain = isinstance(answer, Continue) and answer == Continue()
     if bound.lane is Lane.OBSERVE and not plain:
         raise InvalidOutcomeError(
-            f"it returned {_named(answer)}, but an observer cannot decide or change anything",
+            f"it returned {_named(answer)}, but an observer can only continue, and change nothing",
         )
     if answer.decision not in bound.contract.decisions:
         allowed = ", ".join(sorted(bound.contract.decisions))
@@ -165,6 +182,10 @@ def _check(bound: Bound, answer: Any) -> None:
         raise InvalidOutcomeError(
             f"it returned {_named(answer)}, but a gate cannot change, inject or end its lane",
         )
+    if not isinstance(messages, (list, tuple)) or not all(
+        isinstance(message, Mapping) for message in messages
+    ):
+        raise InvalidOutcomeError("what it injects is not a list of messages: give dicts")
     if messages and not bound.contract.inject:
         raise InvalidOutcomeError(f"it injects messages, but {bound.point} is not in the loop")
 
@@ -181,7 +202,7 @@ def _values(d: Dispatch, bound: Bound, answer: Any) -> tuple[Any, Any]:
                 raise InvalidOutcomeError("it says redacted, but gives no value to go on with")
             return UNSET, UNSET
         changed = bound.contract.changed(answer.value, d.value)
-        return (UNSET if changed is d.value else changed), UNSET
+        return (UNSET if changed is d.value and not answer.redacted else changed), UNSET
     if isinstance(answer, (Replace, Stop)):
         if answer.value is UNSET:
             raise InvalidOutcomeError(f"it returned {_named(answer)} without its value")
@@ -208,7 +229,10 @@ def _applied(d: Dispatch, bound: Bound, answer: Any, changed: Any, brought: Any)
         if (bound, digest(d.value)) in ruling.approved:
             return Step.GO
         ruling.asks = (*ruling.asks, (bound, answer))
-        return Step.HOLD if bound.lane is Lane.TRANSFORM else Step.GO
+        if bound.lane is Lane.TRANSFORM:
+            return Step.HOLD
+        ruling.gated = d.value
+        return Step.GO
     if isinstance(answer, Retry):
         ruling.add_messages(answer.inject)
         answer = d.scope.budget.charge(bound, answer)

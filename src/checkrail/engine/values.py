@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from checkrail.engine.frozen import FrozenDict, FrozenList, freeze
 
@@ -22,6 +22,9 @@ class Value:
     """What all value types share: their containers are frozen when they are made."""
 
     __slots__: ClassVar[tuple[str, ...]] = ()
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -190,5 +193,5 @@ def digest(value: Any) -> str:
     import hashlib  # slow to import, and most programs never need it
     import json
 
-    text = json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(plain(value), sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

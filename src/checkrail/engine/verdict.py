@@ -38,7 +38,9 @@ class Verdict(VerdictDraft):
         message = f"a verdict is frozen: {name!r} cannot be set"
         raise FrozenError(message)
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> NoReturn:
+        message = f"a verdict is frozen: {name!r} cannot be deleted"
+        raise FrozenError(message)
 
     def __repr__(self) -> str:
         by = f" by {self.hook}" if self.hook else ""

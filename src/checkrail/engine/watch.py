@@ -14,6 +14,8 @@ from collections.abc import Callable, Generator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from checkrail.engine.quirks import group_at
+
 if TYPE_CHECKING:
     from checkrail.engine.binding import Bound
     from checkrail.engine.dispatch import Dispatch
@@ -61,7 +63,7 @@ class Watchdog:
 class Watch:
     """What the watchdog knows of one suspended dispatch."""
 
-    __slots__ = ("abandoning", "baseline", "began", "dog", "due", "late", "task")
+    __slots__ = ("abandoning", "baseline", "began", "dog", "due", "group", "late", "task")
 
     def __init__(self, dogs: dict[asyncio.AbstractEventLoop, Watchdog]) -> None:
         task = asyncio.current_task()
@@ -70,15 +72,19 @@ class Watch:
             raise RuntimeError(message)
         self.task: asyncio.Task[Any] = task
         self.dog = _watchdog(dogs, task.get_loop())
-        self.baseline = task.cancelling()
+        self.baseline = task.cancelling() - getattr(task, "_must_cancel", False)
         self.began = self.due = NEVER
         self.late = 0
+        self.group: asyncio.TaskGroup | None = None
         self.abandoning = False
 
-    def follow(self, bound: Bound | None, began: float) -> None:
-        """Watch the hook that is now being waited for; None if it is not a hook."""
+    def follow(self, bound: Bound | None, began: float, lag: float) -> None:
+        """Watch the hook that is now being waited for; None if it is not a hook.
+
+        `lag` is time that did not pass in the hook.
+        """
         self.began = began
-        self.due = due = NEVER if bound is None else began + bound.spec.timeout
+        self.due = due = NEVER if bound is None else began + bound.spec.timeout + lag
         if due < self.dog.due:
             self.dog.wake_by(due)
 
@@ -137,16 +143,20 @@ def drive(
     watches[watch] = None
     try:
         while pending is not OVER:
-            if d.began != watch.began:
-                watch.follow(d.bound, d.began)
+            lag = 0.0
             if d.sent is not None and d.bound is not None and not d.quiet:
-                d.announce(d.bound, d.began)
+                lag = d.announce(d.bound, d.began)
+            if d.began != watch.began:
+                watch.follow(d.bound, d.began, lag)
             try:
                 yield pending
             except GeneratorExit:
                 walker.close()
                 raise
             except BaseException as error:  # noqa: BLE001 - relayed, whatever it is
+                if (group := group_at(walker)) is not None and group is not watch.group:
+                    watch.group = group
+                    watch.task.uncancel()
                 if watch.abandoning:
                     watch.abandoning = False
                     walker = abandon(d, walker, pending)

@@ -1,0 +1,129 @@
+"""Hooks that are programs: the event is JSON on their input, their answer JSON on their output."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from checkrail.actions import wire
+from checkrail.actions.errors import ActionError
+from checkrail.actions.process import Ended, TooMuchOutputError, run
+from checkrail.engine.errors import InvalidOutcomeError, UnreachableError
+from checkrail.engine.event import Event
+from checkrail.engine.outcomes import Block, Outcome
+from checkrail.engine.points import CONTRACTS
+
+STDOUT_LIMIT = 1 << 20
+STDERR_LIMIT = 4096
+REFUSED = 2
+"""The exit code that blocks, with what was written to stderr as the reason."""
+
+PASSED_ON = ("PATH", "HOME", "LANG")
+"""What a program sees of this process's environment; the rest may be secret."""
+
+
+def command(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Callable[[Event[Any]], Awaitable[Outcome | None]]:
+    """Make a hook of a program; there is no shell, and nothing of what it started outlives it.
+
+    That is, nothing outlives its cancellation; what it leaves behind on purpose is let be.
+    """
+    program = _checked(argv)
+
+    async def ask_program(event: Event[Any]) -> Outcome | None:
+        told = json.dumps(wire.request(event)).encode()
+        limits = (STDOUT_LIMIT, STDERR_LIMIT)
+        try:
+            ended = await run(program, told, cwd=cwd, env=_environment(env), limits=limits)
+        except TooMuchOutputError:
+            problem = f"{program[0]} wrote more than {STDOUT_LIMIT} bytes to its output"
+            raise InvalidOutcomeError(f"{problem}: answer with one JSON object") from None
+        except OSError as error:
+            raise UnreachableError(_not_started(program, cwd, error)) from error
+        return _answer(event, program, ended)
+
+    return ask_program
+
+
+def _checked(argv: Any) -> tuple[str, ...]:
+    if isinstance(argv, str):
+        problem = f"a command is a list, not the text {argv!r}"
+        raise ActionError(problem, f"There is no shell: write {shlex.split(argv)}")
+    words = tuple(argv)
+    if not words or not words[0]:
+        raise ActionError("the command is empty", "Name the program and its arguments, as a list")
+    for word in words:
+        if not isinstance(word, str) or "\0" in word:
+            raise ActionError(f"{word!r} cannot be part of a command", "Every part is a text")
+    return words
+
+
+def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    return {name: os.environ[name] for name in PASSED_ON if name in os.environ} | dict(env or {})
+
+
+def _not_started(program: tuple[str, ...], cwd: Path | None, error: OSError) -> str:
+    if cwd is not None and not cwd.is_dir():
+        return f"{program[0]} could not be started in {cwd}: there is no such folder"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no program {program[0]}: install it, or name its whole path"
+    if isinstance(error, PermissionError):
+        return f"{program[0]} is not executable: chmod +x, or name its interpreter first"
+    return f"{program[0]} could not be started: {error.strerror or error}"
+
+
+def _answer(event: Event[Any], program: tuple[str, ...], ended: Ended) -> Outcome | None:
+    observing = event.verdict is not None
+    if ended.code == 0:
+        data = _data(program, ended.stdout)
+        return (
+            None
+            if data is None
+            else wire.answer(event.point, data, event.value, observing=observing)
+        )
+    if ended.code == REFUSED and CONTRACTS[event.point].block and not observing:
+        return Block(_text(ended.stderr))
+    said = _text(ended.stderr)
+    raise ActionError(f"{program[0]} {_ending(ended.code)}{f': {said}' if said else ''}")
+
+
+def _data(program: tuple[str, ...], written: bytes) -> Any:
+    """Read an answer; no output at all says nothing."""
+    if not written.strip():
+        return None
+    try:
+        return json.loads(written, parse_constant=_no_constant)
+    except ValueError as error:
+        begin = _text(written[:60])
+        problem = f"{program[0]} did not write JSON ({error}), but: {begin!r}"
+        raise InvalidOutcomeError(
+            f"{problem}. Answer with one JSON object, or with nothing"
+        ) from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _text(written: bytes) -> str:
+    """Give what was written as a text that is safe to show."""
+    text = written.decode(errors="replace")
+    return "".join(sign for sign in text if sign.isprintable() or sign in "\n\t").strip()
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"

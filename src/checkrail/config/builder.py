@@ -1,0 +1,187 @@
+"""The builder: from the entries of a file to hooks that the engine has accepted."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from checkrail.actions import ActionError, compile_expression
+from checkrail.builtin import BUILTINS, BuiltinConfigError
+from checkrail.config.entries import Entry
+from checkrail.config.models import check_model
+from checkrail.config.objects import EXPECTED, Defaults, NoHooksError, specs_of, with_defaults
+from checkrail.config.problems import Report, Where
+from checkrail.config.schema import COMMON, is_off
+from checkrail.config.targets import Importer, NotLoadedError, Target, reference_of, target_of
+from checkrail.engine.errors import HookRefusedError
+from checkrail.engine.event import Event
+from checkrail.engine.hook import HookSpec, declare
+from checkrail.engine.points import FIRED_AS
+from checkrail.engine.registry import HookRegistry
+
+_OPTIONS = COMMON.keys() - {"name", "$ref", "when", "timeout_seconds", "mode"}
+
+
+class Builder:
+    """Makes the hooks of one file, each under a name of its own; what fails is reported."""
+
+    def __init__(self, report: Report, importer: Importer, defaults: Defaults, prefix: str) -> None:
+        self.report = report
+        self.importer = importer
+        self.defaults = defaults
+        self.prefix = prefix
+        self.specs: dict[str, HookSpec] = {}
+        self.where: dict[str, Where] = {}
+
+    def add_object(self, reference: str, timeout: float | None, where: Where) -> None:
+        """Add the hooks of a Python object."""
+        defaults = dataclasses.replace(self.defaults, timeout=timeout or self.defaults.timeout)
+        try:
+            specs = specs_of(self.importer.path(reference), defaults)
+            HookRegistry().swap(_renamed(specs))
+        except NotLoadedError as error:
+            self.report.add(where, error.found, error.expected, error.hint)
+        except NoHooksError as error:
+            found = f"{reference!r} is {type(error.given).__name__}"
+            hint = "a function goes under its point, as in before_run: {path: …}"
+            self.report.add(where, found, EXPECTED, hint if callable(error.given) else "")
+        except HookRefusedError as error:
+            self.report.add(where, f"hook {error.hook!r}: {error.problem}", "", error.remedy)
+        else:
+            for spec in _renamed(specs):
+                self._keep(spec, where)
+
+    def add_entries(self, entries: Iterable[Entry]) -> None:
+        """Add hooks that are declared in the file itself."""
+        entries = [*entries]
+        taken = {entry.get("name") for entry in entries} | self.specs.keys()
+        for entry in entries:
+            name = entry.get("name") or _free(self._unnamed(entry), taken)
+            taken.add(name)
+            spec = self._spec(entry, name)
+            if spec is not None:
+                self._keep(spec, entry.said.place("name"))
+
+    def _unnamed(self, entry: Entry) -> str:
+        return f"{self.prefix}{FIRED_AS.get(entry.point, entry.point)}"
+
+    def _keep(self, spec: HookSpec, where: Where) -> None:
+        if spec.name in self.specs:
+            line = self.report.line(self.where[spec.name])
+            first = f"it is on line {line} already" if line else "it is there already"
+            found = f"the name {spec.name!r} a second time"
+            self.report.add(where, found, "each name once", first)
+            return
+        self.specs[spec.name] = spec
+        self.where[spec.name] = where
+
+    def _spec(self, entry: Entry, name: str) -> HookSpec | None:
+        target = self._target(entry)
+        when = self._when(entry)
+        if target is None:
+            return None
+        options = self._options(entry, target) | ({} if when is None else {"when": when})
+        try:
+            spec = declare(target.fn, (entry.point,), name, **options)
+            spec = dataclasses.replace(with_defaults(spec, self.defaults), when_text=entry.get("when"))
+            HookRegistry().register(spec)
+        except HookRefusedError as error:
+            self._refused(entry, error.problem, error.remedy)
+            return None
+        if target.warning:
+            self.report.warn(entry.said.where, target.warning, "until then it fails as unreachable")
+        return spec
+
+    def _target(self, entry: Entry) -> Target | None:
+        """Import or make what a hook calls; of one that is off, only what needs no import."""
+        if is_off(entry.said.keys) and entry.type == "python":
+            return Target(_never, reference_of(entry))
+        try:
+            return target_of(entry, self.importer)
+        except NotLoadedError as error:
+            self._not_loaded(entry, error)
+        except BuiltinConfigError as error:
+            self._wrong_config(entry, error)
+        except ActionError as error:
+            self._refused(entry, error.problem, error.remedy)
+        return None
+
+    def _not_loaded(self, entry: Entry, error: NotLoadedError) -> None:
+        where = entry.said.place(*error.keys)
+        if entry.get("optional"):
+            hint = error.hint or f"expected {error.expected}"
+            self.report.warn(where, f"left out, for it is optional: {error.found}", hint)
+        else:
+            self.report.add(where, error.found, error.expected, error.hint)
+
+    def _wrong_config(self, entry: Entry, error: BuiltinConfigError) -> None:
+        where = entry.said.place("config")
+        if "config" not in entry.said.at:
+            where = (*where, "config")
+        model = BUILTINS[error.hook].config_model
+        if check_model(model, entry.get("config", {}), where, self.report):
+            self.report.add((*where, error.key), f"found {error.found}", error.expected)
+
+    def _refused(self, entry: Entry, problem: str, remedy: str) -> None:
+        """Report what the engine or an action refused, at the first key that it speaks of."""
+        words = re.findall(r"\w+", problem)
+        self.report.add(entry.said.place(*words), problem, "", remedy)
+
+    def _when(self, entry: Entry) -> Any:
+        text = entry.get("when")
+        if text is None:
+            return None
+        try:
+            return compile_expression(text, (entry.point,))
+        except ActionError as error:
+            self.report.add(entry.said.place("when"), error.problem, "", error.remedy)
+            return None
+
+    def _options(self, entry: Entry, target: Target) -> dict[str, Any]:
+        line = self.report.line(entry.said.where)
+        options: dict[str, Any] = {
+            "source": self.report.file if line is None else f"{self.report.file}:{line}",
+            "target_type": target.type,
+            "target_name": target.name,
+        }
+        for key in ("lane", "decisions"):
+            if (known := getattr(target, key)) is not None:
+                options[key] = known
+        if target.timeout is not None and self.defaults.timeout is None:
+            options["timeout"] = target.timeout
+        options |= {key: value for key, value in entry.said.keys.items() if key in _OPTIONS}
+        return options | _mode(entry.said.keys)
+
+
+def _mode(keys: Mapping[str, Any]) -> dict[str, Any]:
+    if keys.get("mode") == "async":
+        return {"background": True}
+    return {"mode": keys["mode"]} if "mode" in keys else {}
+
+
+def _never(_event: Event[Any]) -> None:
+    """Stand for a hook that is off, and so was not imported."""
+
+
+def _renamed(specs: Iterable[HookSpec]) -> list[HookSpec]:
+    """Number hooks that were never given a name, and were named alike by chance."""
+    found: dict[str, HookSpec] = {}
+    for spec in specs:
+        name = spec.name if spec.named else _free(spec.name, found)
+        if name in found:
+            remedy = "Names are unique at their level: rename one of them"
+            raise HookRefusedError(name, "there are two hooks of that name", remedy)
+        found[name] = dataclasses.replace(spec, name=name)
+    return [*found.values()]
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    taken = set(taken)
+    number = 1
+    free = name
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    return free

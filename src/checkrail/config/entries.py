@@ -1,0 +1,187 @@
+"""Entries: one hook of a file, its references followed, its keys checked and its type known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkrail.config.environment import Environment
+from checkrail.config.kinds import fitting
+from checkrail.config.models import check_model
+from checkrail.config.problems import Report, Where
+from checkrail.config.schema import VERBATIM, entry_keys, models, owners
+
+_TELLING = "path, module and function, builtin, block, set, redact, command"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The keys of a hook and where each of them stands: here, or in what it refers to."""
+
+    where: Where
+    keys: Mapping[str, Any]
+    at: Mapping[str, Where]
+
+    def place(self, *keys: str) -> Where:
+        """Find the place of the first of some keys that was said, else of the hook."""
+        return next((self.at[key] for key in keys if key in self.at), self.where)
+
+    def over(self, base: Said) -> Said:
+        """Put these keys over those of what is referred to."""
+        return Said(self.where, {**base.keys, **self.keys}, {**base.at, **self.at})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One hook of a file, at the point under which it stands."""
+
+    point: str
+    type: str
+    said: Said
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Give what was said under a key."""
+        return self.said.keys.get(key, default)
+
+
+class EntryReader:
+    """Reads the hooks of one file; what is wrong with them is reported."""
+
+    def __init__(self, report: Report, environment: Environment) -> None:
+        self.report = report
+        self.environment = environment
+        self.definitions: dict[str, Said] = {}
+
+    def define(self, given: Any, where: Where) -> None:
+        """Read the named hooks that entries may refer to."""
+        found = fitting(given, _AnyKey(), where, self.report)
+        for name, value in found.items():
+            said = self._said(value, (*where, name))
+            if "name" in said.keys:
+                hint = f"its name is {name!r} already; the hooks that use it have names of their own"
+                self.report.add(said.place("name"), "a name inside a definition", "none", hint)
+            self.definitions[name] = said
+        for name in found:
+            said = self._followed(self.definitions[name], (name,))
+            if (kind := self._type(said, partial=True)) is not None:
+                self._check_fields(said, kind, partial=True)
+
+    def read(self, given: Any, point: str, where: Where) -> Entry | None:
+        """Read one hook; None if it cannot even be told what it does."""
+        before = len(self.report.problems)
+        said = self._followed(self._said(given, where), ())
+        _check_together(said, self.report)
+        # A mistyped key explains why another one is missing: one problem, told once.
+        partial = len(self.report.problems) > before
+        kind = self._type(said, partial=partial)
+        if kind is None:
+            return None
+        fits = self._check_fields(said, kind, partial=partial)
+        return Entry(point, kind, said) if fits else None
+
+    def _said(self, given: Any, where: Where) -> Said:
+        keys: dict[str, Any] = {}
+        at: dict[str, Where] = {}
+        for key, value in fitting(given, entry_keys(), where, self.report).items():
+            place = (*where, key)
+            known = "timeout" if key == "timeout_seconds" else key
+            if known in keys:
+                hint = "they are two names of one thing"
+                found = "both `timeout` and `timeout_seconds`"
+                self.report.add(place, found, "one of them", hint)
+            keys[known] = self._expanded(key, value, place)
+            at[known] = place
+        return Said(where, keys, at)
+
+    def _expanded(self, key: str, value: Any, where: Where) -> Any:
+        if key not in VERBATIM:
+            return self.environment.expand(value, where)
+        if "${" in value:
+            self.report.add(where, f"a variable in `{key}`", "the thing itself")
+        return value
+
+    def _followed(self, said: Said, seen: tuple[str, ...]) -> Said:
+        name = said.keys.get("$ref")
+        if name is None:
+            return said
+        if name in seen:
+            circle = " → ".join((*seen, name))
+            self.report.add(said.place("$ref"), f"a circle: {circle}", "a definition that ends")
+            return said
+        if name not in self.definitions:
+            self.report.unknown(said.place("$ref"), "definition", name, self.definitions)
+            return said
+        return said.over(self._followed(self.definitions[name], (*seen, name)))
+
+    def _type(self, said: Said, *, partial: bool) -> str | None:
+        implied = {key: owners()[key] for key in said.keys if key in owners()}
+        kind = said.keys.get("type")
+        if kind is None and not implied:
+            if not partial:
+                found = "a hook that says nothing to do"
+                self.report.add(said.where, found, f"one of: {_TELLING}, …")
+            return None
+        first = next(iter(implied), "type")
+        kind = kind or implied[first]
+        for key, owner in implied.items():
+            if owner != kind:
+                told = f"type: {kind}" if "type" in said.keys else f"`{first}`"
+                found = f"`{key}`, which is for hooks of type {owner}, beside {told}"
+                self.report.add(said.place(key), found, "keys of one type")
+        return str(kind)
+
+    def _check_fields(self, said: Said, kind: str, *, partial: bool) -> bool:
+        model = models().get(kind)
+        if model is None:
+            return _check_imported(said, kind, self.report, partial=partial)
+        data = {key: value for key, value in said.keys.items() if key in model.model_fields}
+        if "timeout_seconds" in model.model_fields and "timeout" in said.keys:
+            data["timeout_seconds"] = said.keys["timeout"]
+        at = {**said.at, "": said.where}
+        return check_model(model, data, at, self.report, partial=partial)
+
+
+class _AnyKey(dict[str, Any]):
+    """Every name is a key here."""
+
+    def __contains__(self, _key: object) -> bool:
+        return True
+
+    def __missing__(self, _key: str) -> Any:
+        return lambda _value, _where, _report: True
+
+
+def _check_imported(said: Said, kind: str, report: Report, *, partial: bool) -> bool:
+    keys = said.keys
+    if kind == "builtin":
+        if "builtin" not in keys and not partial:
+            report.add(said.where, "`builtin` is missing", "the name of a built-in hook")
+        return "builtin" in keys
+    if "path" in keys and ("module" in keys or "function" in keys):
+        hint = "path: ./file.py:function, or module and function"
+        found = "both `path` and `module` or `function`"
+        report.add(said.place("module", "function"), found, "one of them", hint)
+        return False
+    if "path" in keys:
+        return True
+    missing = [key for key in ("module", "function") if key not in keys]
+    if missing and not partial:
+        hint = "path: ./file.py:function says both"
+        report.add(said.where, f"`{missing[0]}` is missing", "`module` and `function`", hint)
+    return not missing
+
+
+def _check_together(said: Said, report: Report) -> None:
+    """Report what contradicts itself, though each key is right by itself."""
+    keys = said.keys
+    if keys.get("enabled") is True and keys.get("mode") == "off":
+        found = "both `enabled: true` and `mode: off`"
+        report.add(said.place("mode"), found, "one of them")
+    if keys.get("background") is False and keys.get("mode") == "async":
+        found = "both `background: false` and `mode: async`"
+        report.add(said.place("background"), found, "one of them")
+    lane = keys.get("lane", "observe")
+    if lane != "observe" and (keys.get("background") or keys.get("mode") == "async"):
+        found = f"lane {lane} for a hook in the background"
+        report.add(said.place("lane"), found, "lane observe", "nobody waits for what it decides")

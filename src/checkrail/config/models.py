@@ -1,0 +1,109 @@
+"""What a pydantic model refuses, told as problems of the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from checkrail.config.problems import Report, Where, described
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
+
+_WANTED = {
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "a mapping",
+    "string_too_short": "a text",
+    "string_type": "a text",
+    "too_short": "at least one",
+}
+"""What pydantic's kinds of errors ask for, in the words of the file formats."""
+
+
+def check_model(
+    model: type[BaseModel],
+    data: Mapping[str, Any],
+    at: Where | Mapping[str, Where],
+    report: Report,
+    *,
+    partial: bool = False,
+) -> bool:
+    """Report everything in some data that does not fit a model.
+
+    `at` is where the data stands, or where each of its keys does. What is `partial` may lack keys.
+    """
+    from pydantic import ValidationError
+
+    try:
+        model.model_validate(dict(data))
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+    else:
+        return True
+    by_path: dict[Where, list[ErrorDetails]] = {}
+    for item in found:
+        if not (partial and item["type"] == "missing"):
+            by_path.setdefault(_path(item, data), []).append(item)
+    deepest = [path for path in by_path if not any(_under(other, path) for other in by_path)]
+    for path in deepest:
+        _tell(path, by_path[path], model, _placed(path, at), report)
+    return False
+
+
+def _under(other: Where, path: Where) -> bool:
+    """Say whether a path lies beneath another: of a union's members, the nearest miss counts."""
+    return bool(path) and len(other) > len(path) and other[: len(path)] == path
+
+
+def _placed(path: Where, at: Where | Mapping[str, Where]) -> Where:
+    if not isinstance(at, Mapping):
+        return (*at, *path)
+    start = at.get(str(path[0])) if path else None
+    return (*start, *path[1:]) if start is not None else (*at[""], *path)
+
+
+def _path(item: ErrorDetails, data: Any) -> Where:
+    """Leave the names of union members out of a location: they are no part of the data."""
+    path: list[str | int] = []
+    for part in item["loc"]:
+        if isinstance(data, Mapping) and part in data:
+            data = data[part]
+        elif isinstance(data, Sequence) and not isinstance(data, str) and isinstance(part, int):
+            data = data[part] if part < len(data) else None
+        elif not (item["type"] == "missing" and part == item["loc"][-1]):
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _tell(
+    path: Where,
+    items: list[ErrorDetails],
+    model: type[BaseModel],
+    where: Where,
+    report: Report,
+) -> None:
+    kind, given = items[0]["type"], items[0]["input"]
+    if kind == "missing":
+        report.add(where[:-1], f"`{path[-1]}` is missing", "it has to be said")
+    elif kind == "extra_forbidden":
+        known = [field.alias or name for name, field in model.model_fields.items()]
+        report.unknown(where, "key", str(path[-1]), known if len(path) == 1 else ())
+    else:
+        wanted = dict.fromkeys(_wanted(item) for item in items)
+        found = f"found {described(given)}" if path else "found keys that do not go together"
+        report.add(where, found, " or ".join(wanted))
+
+
+def _wanted(item: ErrorDetails) -> str:
+    context = item.get("ctx", {})
+    if "pattern" in context:
+        return f"a text like {context['pattern']}"
+    told = re.sub(r"^(Input should be|Value error,) ", "", item["msg"])
+    return _WANTED.get(item["type"], told.replace("valid ", ""))

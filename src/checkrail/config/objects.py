@@ -1,0 +1,77 @@
+"""Python objects that hold hooks: what `hooks: {path: ./hooks.py:hooks}` may name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from checkrail.engine.hook import DEFAULT_TIMEOUT, FAILURE_KINDS, Hook, HookSpec, declare
+from checkrail.engine.points import CONTRACTS, Lane
+from checkrail.engine.registry import HookRegistry
+
+OnErrors = str | Mapping[str, str]
+
+EXPECTED = "a RunHooks, a Hooks, a HookRegistry, a Hook, or a list of them"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds for hooks that do not say it themselves."""
+
+    timeout: float | None = None
+    on_error: OnErrors | None = None
+
+
+class NoHooksError(Exception):
+    """An object holds no hooks."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+        super().__init__(given)
+
+
+def specs_of(given: Any, defaults: Defaults) -> list[HookSpec]:
+    """Give the hooks that an object holds."""
+    from checkrail.styles.decorators import Hooks
+    from checkrail.styles.run_hooks import RunHooks
+
+    if isinstance(given, (list, tuple)):
+        return [spec for item in given for spec in specs_of(item, defaults)]
+    if isinstance(given, RunHooks):
+        timeout = defaults.timeout
+        specs = given.specs() if timeout is None else given.specs(timeout)
+        return [with_defaults(spec, Defaults(on_error=defaults.on_error)) for spec in specs]
+    if isinstance(given, Hooks):
+        given = given.registry
+    if isinstance(given, HookRegistry):
+        return [with_defaults(spec, defaults) for spec in given.list()]
+    if isinstance(given, Hook):
+        return [with_defaults(declare(given, ()), defaults)]
+    if isinstance(given, HookSpec):
+        return [with_defaults(given, defaults)]
+    raise NoHooksError(given)
+
+
+def with_defaults(spec: HookSpec, defaults: Defaults) -> HookSpec:
+    """Let the defaults hold for what a hook left at the engine's own."""
+    if defaults.timeout is not None and spec.timeout == DEFAULT_TIMEOUT:
+        spec = dataclasses.replace(spec, timeout=defaults.timeout)
+    on_error = defaults.on_error
+    if on_error is None or spec.on_error or not _honours(on_error, spec):
+        return spec
+    return dataclasses.replace(spec, on_error=_by_kind(on_error))
+
+
+def _honours(on_error: OnErrors, spec: HookSpec) -> bool:
+    """Say whether a default for failures can hold for a hook: where nothing blocks, none can."""
+    if "block" not in (on_error.values() if isinstance(on_error, Mapping) else (on_error,)):
+        return True
+    contracts = [CONTRACTS[place.point] for place in spec.places]
+    lanes = {spec.lane or contract.lanes[0] for contract in contracts}
+    return Lane.OBSERVE not in lanes and all(contract.block for contract in contracts)
+
+
+def _by_kind(on_error: OnErrors) -> dict[str, str]:
+    said = on_error if isinstance(on_error, Mapping) else dict.fromkeys(FAILURE_KINDS, on_error)
+    return {kind: "continue" if what == "ignore" else what for kind, what in said.items()}

@@ -1,0 +1,174 @@
+"""The schema of a file: which keys there are, and what may stand under each.
+
+Keys that say how a hook is treated are in `COMMON`; those that say what it does belong to its type.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from checkrail.config.kinds import (
+    Check,
+    Choice,
+    anything,
+    count,
+    flag,
+    mapping,
+    on_error,
+    patterns,
+    seconds,
+    text,
+    texts,
+    whole,
+)
+from checkrail.engine.matchers import FIELDS
+from checkrail.engine.points import Lane
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+COMMON: dict[str, Check] = {
+    "name": text,
+    "$ref": text,
+    "enabled": flag,
+    "mode": Choice(("enforce", "shadow", "off", "async")),
+    "lane": Choice(tuple(Lane)),
+    "priority": whole,
+    **dict.fromkeys(FIELDS, patterns),
+    "when": text,
+    "timeout": seconds,
+    "timeout_seconds": seconds,
+    "on_error": on_error,
+    "max_retries": count,
+    "background": flag,
+    "optional": flag,
+    "thread": flag,
+    "stream": text,
+    "config": mapping,
+}
+"""Keys of every hook."""
+
+LOADED: dict[str, dict[str, Check]] = {
+    "python": {"path": text, "module": text, "function": text},
+    "builtin": {"builtin": text},
+}
+"""Keys of the types whose hooks are imported."""
+
+VERBATIM = frozenset(
+    {"name", "type", "$ref", "mode", "lane", "when", "module", "function", "builtin"}
+)
+"""Keys whose texts are names or expressions: no variable is put into them."""
+
+TOP: dict[str, Check] = {
+    "hooks": anything,
+    "definitions": anything,
+    "python_path": anything,
+    "defaults": anything,
+    "env": anything,
+    "history": Choice(("full", "digest", "off")),
+    "max_retries": count,
+}
+"""Keys of the file itself."""
+
+DEFAULTS: dict[str, Check] = {
+    "timeout": seconds,
+    "timeout_seconds": seconds,
+    "on_error": on_error,
+}
+
+ENV: dict[str, Check] = {"allow": texts}
+
+OTHER_PARTS = frozenset(
+    {
+        "$schema",
+        "agents",
+        "auth",
+        "base_image",
+        "channels",
+        "checkpointer",
+        "dashboard",
+        "dependencies",
+        "description",
+        "dockerfile_lines",
+        "gateway",
+        "graphs",
+        "http",
+        "image_distro",
+        "models",
+        "name",
+        "node_version",
+        "observability",
+        "outbound",
+        "pip_config_file",
+        "pip_installer",
+        "python_version",
+        "redis",
+        "runner",
+        "runners",
+        "server",
+        "sessions",
+        "store",
+        "telemetry",
+        "ui",
+        "ui_config",
+        "version",
+        "worker",
+    },
+)
+"""Keys that other parts read, here or in the servers that a file was written for: left alone."""
+
+OLD_MODULES = {
+    "run_claude.hooks.builtin": "checkrail.builtin",
+    "run_claude.hooks": "checkrail.hooks",
+    "aegra_api.hooks": "checkrail.hooks",
+    "aegra_api.core.hooks": "checkrail.hooks",
+}
+"""Modules that files written for other servers name, and what they are called here."""
+
+
+@functools.cache
+def models() -> Mapping[str, type[BaseModel]]:
+    """Give the fields of the types of actions that are not imported."""
+    from checkrail.actions.types import ACTION_TYPES
+
+    return {name: kind.model for name, kind in ACTION_TYPES.items() if name not in LOADED}
+
+
+@functools.cache
+def owners() -> Mapping[str, str]:
+    """Give, for every key that belongs to one type of hook, that type."""
+    found = {key: name for name, keys in LOADED.items() for key in keys}
+    for name, model in models().items():
+        found |= {key: name for key in model.model_fields if key not in COMMON}
+    return found
+
+
+@functools.cache
+def types() -> Choice:
+    """Give the types of hooks."""
+    return Choice((*LOADED, *models()))
+
+
+@functools.cache
+def entry_keys() -> Mapping[str, Check]:
+    """Give every key of a hook; the fields of actions are checked when the type is known."""
+    imported = {key: check for keys in LOADED.values() for key, check in keys.items()}
+    return {"type": types(), **COMMON, **dict.fromkeys(owners(), anything), **imported}
+
+
+def new_name(module: str) -> str | None:
+    """Give what a module of another server is called here."""
+    return OLD_MODULES.get(module)
+
+
+def renames(package: str) -> dict[str, str]:
+    """Give the modules of a package that have another name here."""
+    root = package.partition(".")[0]
+    return {old: new for old, new in OLD_MODULES.items() if old.partition(".")[0] == root}
+
+
+def is_off(said: Mapping[str, Any]) -> bool:
+    """Say whether a hook is switched off."""
+    return said.get("enabled") is False or said.get("mode") == "off"

@@ -1,0 +1,183 @@
+"""Targets: what the hooks of a file call, imported or made."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from checkrail.actions import ActionError, load, load_function
+from checkrail.config.entries import Entry
+from checkrail.config.schema import models, new_name, renames
+from checkrail.engine.errors import UnreachableError, suggestion
+from checkrail.engine.hook import Hook
+from checkrail.engine.points import Decision, places
+
+BUILTIN_MODULE = "checkrail.builtin"
+
+
+class NotLoadedError(Exception):
+    """What a hook calls is not there; `keys` say where in the entry that was said."""
+
+    def __init__(self, found: str, expected: str = "", hint: str = "", *keys: str) -> None:
+        self.found = found
+        self.expected = expected
+        self.hint = hint
+        self.keys = keys
+        super().__init__(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a hook calls, and what is known of it."""
+
+    fn: Hook | Callable[..., Any]
+    name: str
+    type: str = "python"
+    decisions: frozenset[Decision] | None = None
+    lane: str | None = None
+    timeout: float | None = None
+    warning: str = ""
+
+
+@dataclass(slots=True)
+class Importer:
+    """Imports what a file names, and remembers which files that were."""
+
+    base: Path
+    files: set[Path] = field(default_factory=set)
+    modules: set[str] = field(default_factory=set)
+
+    def path(self, reference: str) -> Any:
+        """Import what `./file.py:name` or `package.module:name` names."""
+        where = reference.rpartition(":")[0]
+        _check_name(where, "path")
+        if where.endswith(".py") or "/" in where:
+            self.files.add((self.base / where).resolve())
+        else:
+            self._note(where)
+        return self._imported(lambda: load(reference, self.base), "path")
+
+    def function(self, module: str, function: str) -> Any:
+        """Import a function by its module and its name."""
+        _check_name(module, "module")
+        self._note(module)
+        return self._imported(lambda: load_function(module, function, self.base), "module")
+
+    def _note(self, module: str) -> None:
+        self.modules.add(module)
+        try:
+            found = importlib.util.find_spec(module)
+        except (ImportError, ValueError, AttributeError):  # a parent that cannot be imported
+            return
+        if found is not None and found.origin is not None and found.origin.endswith(".py"):
+            self.files.add(Path(found.origin).resolve())
+
+    def _imported(self, imported: Callable[[], Any], key: str) -> Any:
+        try:
+            return imported()
+        except ActionError as error:
+            cause = error.__cause__
+            lacking = cause.name if isinstance(cause, ModuleNotFoundError) else None
+            hint = _renamed(lacking or "") or error.remedy
+            raise NotLoadedError(error.problem, "", hint, key, "function") from error
+
+
+def _check_name(module: str, key: str) -> None:
+    if new := new_name(module):
+        found = f"the module {module!r}, which has another name here"
+        raise NotLoadedError(found, repr(new), f"rename it to {new}", key)
+
+
+def _renamed(package: str) -> str:
+    known = [f"{old} is {new} here" for old, new in renames(package).items()] if package else []
+    return f"rename it: {', '.join(known)}" if known else ""
+
+
+def target_of(entry: Entry, importer: Importer) -> Target:
+    """Make what a hook of a file calls, or raise `NotLoadedError` or `ActionError`."""
+    if entry.type == "builtin":
+        return _builtin(entry, str(entry.get("builtin")), "builtin")
+    if entry.type == "python":
+        return _python(entry, importer)
+    return _action(entry, importer)
+
+
+def reference_of(entry: Entry) -> str:
+    """Name what a hook calls, without importing it."""
+    keys = entry.said.keys
+    if "module" in keys and "function" in keys:
+        return f"{keys['module']}:{keys['function']}"
+    for key in ("path", "builtin", "agent_name", "url"):
+        if key in keys:
+            return getattr(keys[key], "written", keys[key])  # type: ignore[no-any-return]
+    if "command" in keys:
+        first = keys["command"][0]
+        return getattr(first, "written", first)  # type: ignore[no-any-return]
+    return entry.type
+
+
+def _python(entry: Entry, importer: Importer) -> Target:
+    if "path" in entry.said.keys:
+        found = importer.path(entry.get("path"))
+    elif entry.get("module") == BUILTIN_MODULE:
+        return _builtin(entry, entry.get("function"), "function")
+    else:
+        found = importer.function(entry.get("module"), entry.get("function"))
+    if not isinstance(found, Hook) and callable(found):
+        found = _adapted(entry, found)
+    return Target(found, reference_of(entry))
+
+
+def _adapted(entry: Entry, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function that takes a `HookContext` be called with one."""
+    from checkrail.styles.proxy import EVENTS, adapt, is_proxy_hook
+
+    if not is_proxy_hook(fn):
+        return fn
+    if any(place.point not in EVENTS for place in places(entry.point)):
+        found = f"a function that takes a HookContext, which {entry.point} has not"
+        raise NotLoadedError(found, f"one of: {', '.join(EVENTS)}", "", "function", "path")
+    return adapt(fn)
+
+
+def _builtin(entry: Entry, name: str, key: str) -> Target:
+    from checkrail.builtin import BUILTINS
+
+    if name not in BUILTINS:
+        expected = f"one of: {', '.join(BUILTINS)}"
+        near = suggestion(name, BUILTINS).strip(" ()")
+        raise NotLoadedError(f"unknown built-in hook {name!r}", expected, near, key)
+    builtin = BUILTINS[name]
+    fn = builtin.make(entry.get("config", {}))
+    return Target(fn, name, lane=None if _in_background(entry) else builtin.lane)
+
+
+def _in_background(entry: Entry) -> bool:
+    return entry.get("background") is True or entry.get("mode") == "async"
+
+
+def _action(entry: Entry, importer: Importer) -> Target:
+    from checkrail.actions.types import ACTION_TYPES
+
+    action = ACTION_TYPES[entry.type]
+    fields = {key: value for key, value in entry.said.keys.items() if key in action.model.model_fields}
+    name = reference_of(entry)
+    if action.served:
+        return _unserved(entry, name)
+    fn, decisions = action.build(fields, (entry.point,), importer.base)
+    return Target(fn, name, entry.type, decisions)
+
+
+def _unserved(entry: Entry, name: str) -> Target:
+    """Give a hook whose service is not there: whenever it is called, it cannot reach it."""
+    problem = f"{entry.type} hooks need the run server, which is not running here"
+
+    def unreachable(_event: Any) -> NoReturn:
+        raise UnreachableError(problem)
+
+    limit = models()[entry.type].model_fields.get("timeout_seconds")
+    timeout = limit.default if limit else None
+    return Target(unreachable, name, entry.type, timeout=timeout, warning=problem)

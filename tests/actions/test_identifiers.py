@@ -1,0 +1,49 @@
+import pytest
+
+from checkrail.actions.identifiers import Use, uses
+
+
+def names(text: str) -> list[str]:
+    return [use.name for use in uses(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("tool_call.args.amount > 1000", ["tool_call"]),
+        ("a.b == c.d && e", ["a", "c", "e"]),
+        ("true || false == null", []),
+        ("'a' in b", ["b"]),
+        ("size(a) > b.size()", ["a", "b"]),
+        ("'quoted a' == \"and b\" + c", ["c"]),
+        (r"'it\'s a' == b", ["b"]),
+        (r"r'\' == b", ["b"]),
+        ('"""long "a" text""" == b', ["b"]),
+        ("'''long 'a' text''' == b", ["b"]),
+        (r"rb'a' == b'c' + d", ["d"]),
+        ("a // b\n == c", ["a", "c"]),
+        ("a[b].c", ["a", "b"]),
+        ("1e5 > 0x1F + 1u + 2.5", []),
+        ("{'a': b, c: 1}", ["b", "c"]),
+        ("a ? b : c", ["a", "b", "c"]),
+        ("x.all(y, y > z)", ["x", "z"]),
+        ("x.all(y, y > 1) && y", ["x", "y"]),
+        ("x.exists(y, y.all(z, z == y)) || z", ["x", "z"]),
+        ("x.map(y, y > 1, y * 2)", ["x"]),
+        ("all(y, y)", ["y", "y"]),
+        ("", []),
+        ("((", []),
+        ("))", []),
+    ],
+)
+def test_the_names_that_are_read_from_outside(text, found):
+    assert names(text) == found
+
+
+def test_where_a_name_is_read_and_what_is_taken_of_it():
+    text = "a.b > 1 &&\n  c.d() == e"
+    assert list(uses(text)) == [
+        Use("a", 1, 1, "b"),
+        Use("c", 2, 3, "d", call=True),
+        Use("e", 2, 12),
+    ]
