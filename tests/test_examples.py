@@ -28,6 +28,14 @@ SAYS = {
         r2: runs
         r3: 429 Rate limit exceeded
     """,
+    "proxy_hooks/proxy.py": """
+        pre_request: provider_compat, house_style
+        post_response: shorten, log_response
+        {'role': 'system', 'content': 'Answer in one sentence.'}
+        {'role': 'user', 'content': [{'type': 'text', 'text': 'How tall is it?'}]}
+        log: answer from groq/llama3: 52 tokens
+        the client gets: It is 330 m tall.
+    """,
     "tool_limits.py": """
         transfer 20
         seen: transfer said 20 EUR sent

@@ -221,12 +221,13 @@ def _field(value: Any, name: str) -> Any:
 
 def assert_called(told: Told, *hooks: str) -> None:
     """Assert that these hooks were called, each as often as it is named, in this order."""
-    called = tuple(record.hook for record in _records(told) if record.kind is RecordKind.START)
+    records = _records(told)
+    called = tuple(record.hook for record in records if record.kind is RecordKind.START)
     if called != hooks:
         raise AssertionError(
-            f"expected the calls {_names(hooks)}, but got {_names(called)}:\n{timeline(told)}",
+            f"expected calls of {_names(hooks)}, but got {_names(called)}:\n{timeline(records)}",
         )
 
 
 def _names(hooks: tuple[str, ...]) -> str:
-    return ", ".join(hooks) or "of no hook"
+    return ", ".join(hooks) or "no hook"

@@ -174,7 +174,8 @@ async def test_functions_of_the_extended_library(event_at):
         ("attempt = 1", "write == instead of ="),
         ("attempt == 1 and iteration == 2", "write && instead of and"),
         ("not has(user.email)", "write ! instead of not"),
-        ("attempt == 'and", "in CEL, as in: tool_call.args.amount > 1000"),
+        ("attempt == 'and", "A quote is opened and not closed"),
+        ("attempt ==== 1", "in CEL, as in: tool_call.args.amount > 1000"),
     ],
 )
 def test_a_syntax_error_is_told_with_its_place(text, told):
@@ -190,7 +191,7 @@ def test_a_syntax_error_is_told_with_its_place(text, told):
         ("attempt == None", "(did you mean 'null'?)"),
         ("True", "(did you mean 'true'?)"),
         ("zzzzzz == 1", "Names are: agent_name, assistant_id, attempt"),
-        (".point == 'x'", "uses"),
+        (".point == 'x'", "a name with a dot in front, '.point'"),
         (
             "user.email.startswith('x')",
             "calls 'startswith', which does not exist (did you mean 'startsWith'?)",

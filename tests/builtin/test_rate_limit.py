@@ -179,6 +179,12 @@ async def test_there_are_never_more_keys_than_the_store_may_hold():
     assert await store.hit("0", 1, 1e9, 50.0) == (True, 0.0)
 
 
+async def test_a_store_that_may_hold_nothing_holds_nothing():
+    store = MemoryStore(max_keys=0)
+    assert await store.hit("a", 1, 10.0, 0.0) == (True, 0.0)
+    assert len(store) == 0
+
+
 async def test_a_refused_key_is_not_kept_longer_than_its_hits():
     store = MemoryStore()
     await store.hit("a", 1, 10.0, 0.0)

@@ -149,6 +149,8 @@ def _parsed(text: str) -> cel.Program:
 
 def _remedy(text: str) -> str:
     for token in tokens(text):
+        if token.text in ("'", '"'):
+            return "A quote is opened and not closed"
         if token.text in _SAID_OTHERWISE:
             return f"In CEL, write {_SAID_OTHERWISE[token.text]} instead of {token.text}"
     return "Expressions are written in CEL, as in: tool_call.args.amount > 1000"
@@ -192,6 +194,10 @@ def _read_names(
     """Give the names to be made, each with the fields that are read of it; None for all."""
     read: dict[str, set[str] | None] = {}
     named = set(variables)
+    for name in sorted(named):
+        if name.startswith("."):
+            problem = f"the expression {text!r} has a name with a dot in front, {name!r}"
+            raise ActionError(problem, "Leave the dot out")
     for use in found:
         if use.name not in named or _is_language(use):
             continue

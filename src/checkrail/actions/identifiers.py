@@ -64,7 +64,7 @@ def uses(text: str) -> Iterator[Use]:
     """
     found = [*tokens(text), _END, _END, _END]
     own: list[str | None] = []
-    for index, token in enumerate(found):
+    for index, token in enumerate(found[:-3]):
         before = found[index - 1] if index else _END
         if token.text == "(":
             own.append(_brought(found, index))

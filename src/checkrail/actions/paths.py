@@ -49,11 +49,8 @@ def parse(text: Any, *, wild: bool = False) -> Path:
     at = 0
     while at < len(rest):
         found = _STEP.match(rest, at)
-        if (
-            found is None
-            or (rooted and rest[0] not in ".[")
-            or (found["index"] == "*" and not wild)
-        ):
+        begins = rest[0] in ".[" if rooted else rest[0] not in ".["
+        if not begins or found is None or (found["index"] == EVERY and not wild):
             problem = f"the path {text!r} is wrong at column {at + rooted + 1}"
             raise ActionError(problem, _FORMS)
         steps.append(_step(found))
@@ -65,7 +62,7 @@ def parse(text: Any, *, wild: bool = False) -> Path:
 
 def _step(found: re.Match[str]) -> Step:
     if found["index"] is not None:
-        return EVERY if found["index"] == "*" else int(found["index"])
+        return EVERY if found["index"] == EVERY else int(found["index"])
     return found["key"] or found["single"] or found["double"]
 
 
@@ -79,16 +76,18 @@ def fits(path: Path, contract: Contract) -> bool:
 
 
 def within(path: Path, contract: Contract) -> Path:
-    """Read a path from the value on; it may begin with the value's name, as in `when`."""
-    first, *rest = path.steps
+    """Read a path from the value on; it may begin with the value's name, as in `when`.
+
+    The name alone stands for the whole value. With `$` in front it is the name of a key.
+    """
     fields = getattr(contract.value, "__slots__", None)
-    if first == contract.wire and rest and not path.rooted and first not in (fields or ()):
-        path = Path(path.text, tuple(rest), rooted=True)
-        first = rest[0]
-    if fields is None or first in fields:
+    if path.steps[0] == contract.wire and not path.rooted and contract.wire not in (fields or ()):
+        path = Path(path.text, path.steps[1:], rooted=True)
+    if fields is None or not path.steps or path.steps[0] in fields:
         return path
+    first = str(path.steps[0])
     problem = f"the path {path.text!r} leads nowhere at {contract.point}: "
-    problem += f"a {contract.value.__name__} has no {first!r}{suggestion(str(first), fields)}"
+    problem += f"a {contract.value.__name__} has no {first!r}{suggestion(first, fields)}"
     raise ActionError(problem, f"It has: {', '.join(fields)}")
 
 

@@ -22,7 +22,7 @@ from checkrail.engine.outcomes import (
     Retry,
     Stop,
 )
-from checkrail.engine.points import CONTRACTS, LOOP_POINTS, Contract, Decision, places
+from checkrail.engine.points import CONTRACTS, LOOP_POINTS, Contract, Decision, HookPoint, places
 from checkrail.engine.values import Value, plain
 
 if TYPE_CHECKING:
@@ -140,9 +140,7 @@ def _changing(fields: RuleFields, contracts: list[Contract]) -> Rule:
     for contract in contracts:
         if not contract.change and (fields.model_fields_set & {*CHANGING}):
             problem = f"the rule changes the value, which {contract.point} does not allow"
-            raise ActionError(
-                problem, "Use a point where values can be changed, such as before_run"
-            )
+            raise ActionError(problem, "Use a point where it can be changed, such as before_run")
     inject = () if fields.inject is None else _messages(fields.inject, contracts)
     changes = {contract.point: change for contract, change in _changes(fields, contracts)}
     plain_answer = Continue(last=bool(fields.last), inject=inject)
@@ -166,6 +164,8 @@ class _Change:
 
     def __call__(self, value: Any) -> tuple[Any, bool]:
         """Give the value as it is to be, and whether something was redacted."""
+        if value is None and self.contract.point is HookPoint.QUERY_END:
+            return value, False
         new = value
         for path, to in self.sets:
             new = assign(new, path, to)
@@ -181,10 +181,9 @@ def _typed(kind: type[Value], new: Any, old: Value) -> Any:
     """Check the fields that were set, and make the value of them again."""
     from checkrail.actions.shapes import build, check
 
-    names = (name for name in kind.__slots__ if getattr(new, name) is not getattr(old, name))
-    return build(
-        kind, check(kind, {name: plain(getattr(new, name)) for name in names}, "`set`"), old
-    )
+    names = [name for name in kind.__slots__ if getattr(new, name) is not getattr(old, name)]
+    data = {name: plain(getattr(new, name)) for name in names}
+    return build(kind, check(kind, data, "what `set` made"), old)
 
 
 def _changes(fields: RuleFields, contracts: list[Contract]) -> Iterator[tuple[Contract, _Change]]:
@@ -192,10 +191,19 @@ def _changes(fields: RuleFields, contracts: list[Contract]) -> Iterator[tuple[Co
     redacting = _redacting(fields)
     for contract in contracts:
         own = tuple((within(path, contract), to) for path, to in sets)
-        for path, to in own:
-            if len(path.steps) == 1 and issubclass(contract.value, Value):
-                _checked(contract.value, {path.steps[0]: to}, f"`set` of {path}")
+        if issubclass(contract.value, Value):
+            _check_sets(contract.value, own)
         yield contract, _Change(contract, own, _redactor(redacting, contract, contracts))
+
+
+def _check_sets(kind: type[Value], sets: tuple[tuple[Path, Any], ...]) -> None:
+    """Refuse what can be seen now to fit no value; the rest is seen when there is one."""
+    for path, to in sets:
+        if not path.steps:
+            problem = f"`set` cannot set {path} as a whole"
+            raise ActionError(problem, f"Set its fields: {', '.join(kind.__slots__)}")
+        if len(path.steps) == 1:
+            _checked(kind, {path.steps[0]: to}, f"`set` of {path}")
 
 
 def _redacting(fields: RuleFields) -> RedactFields | None:
@@ -223,4 +231,5 @@ def _redactor(
         if not any(fits(path, other) for other in contracts):
             within(path, contract)
     here = [within(path, contract) for path in paths if fits(path, contract)]
-    return Redactor(told.patterns, told.mask, here) if here else None
+    whole = not all(path.steps for path in here)
+    return Redactor(told.patterns, told.mask, () if whole else here) if here else None

@@ -13,10 +13,9 @@ from checkrail.config.entries import Entry
 from checkrail.config.models import check_model
 from checkrail.config.objects import EXPECTED, Defaults, NoHooksError, specs_of, with_defaults
 from checkrail.config.problems import Report, Where
-from checkrail.config.schema import COMMON, is_off
-from checkrail.config.targets import Importer, NotLoadedError, Target, reference_of, target_of
+from checkrail.config.schema import COMMON
+from checkrail.config.targets import Importer, NotLoadedError, Target, stand_in, target_of
 from checkrail.engine.errors import HookRefusedError
-from checkrail.engine.event import Event
 from checkrail.engine.hook import HookSpec, declare
 from checkrail.engine.points import FIRED_AS
 from checkrail.engine.registry import HookRegistry
@@ -51,7 +50,8 @@ class Builder:
             self.report.add(where, f"hook {error.hook!r}: {error.problem}", "", error.remedy)
         else:
             for spec in _renamed(specs):
-                self._keep(spec, where)
+                self.specs[spec.name] = spec
+                self.where[spec.name] = where
 
     def add_entries(self, entries: Iterable[Entry]) -> None:
         """Add hooks that are declared in the file itself."""
@@ -61,43 +61,42 @@ class Builder:
             name = entry.get("name") or _free(self._unnamed(entry), taken)
             taken.add(name)
             spec = self._spec(entry, name)
-            if spec is not None:
-                self._keep(spec, entry.said.place("name"))
+            if self._claim(name, entry.said.place("name")) and spec is not None:
+                self.specs[name] = spec
 
     def _unnamed(self, entry: Entry) -> str:
         return f"{self.prefix}{FIRED_AS.get(entry.point, entry.point)}"
 
-    def _keep(self, spec: HookSpec, where: Where) -> None:
-        if spec.name in self.specs:
-            line = self.report.line(self.where[spec.name])
-            first = f"it is on line {line} already" if line else "it is there already"
-            found = f"the name {spec.name!r} a second time"
-            self.report.add(where, found, "each name once", first)
-            return
-        self.specs[spec.name] = spec
-        self.where[spec.name] = where
+    def _claim(self, name: str, where: Where) -> bool:
+        """Take a name, or report that another hook has it."""
+        if name not in self.where:
+            self.where[name] = where
+            return True
+        line = self.report.line(self.where[name])
+        first = f"it is on line {line} already" if line else "it is there already"
+        self.report.add(where, f"the name {name!r} a second time", "each name once", first)
+        return False
 
     def _spec(self, entry: Entry, name: str) -> HookSpec | None:
-        target = self._target(entry)
+        """Make a hook; one that cannot be made is still checked for everything else."""
+        made = self._target(entry) if entry.sound else None
+        target = made or stand_in(entry)
         when = self._when(entry)
-        if target is None:
-            return None
         options = self._options(entry, target) | ({} if when is None else {"when": when})
         try:
             spec = declare(target.fn, (entry.point,), name, **options)
-            spec = dataclasses.replace(with_defaults(spec, self.defaults), when_text=entry.get("when"))
+            spec = dataclasses.replace(
+                with_defaults(spec, self.defaults), when_text=entry.get("when")
+            )
             HookRegistry().register(spec)
         except HookRefusedError as error:
             self._refused(entry, error.problem, error.remedy)
             return None
         if target.warning:
             self.report.warn(entry.said.where, target.warning, "until then it fails as unreachable")
-        return spec
+        return spec if made else None
 
     def _target(self, entry: Entry) -> Target | None:
-        """Import or make what a hook calls; of one that is off, only what needs no import."""
-        if is_off(entry.said.keys) and entry.type == "python":
-            return Target(_never, reference_of(entry))
         try:
             return target_of(entry, self.importer)
         except NotLoadedError as error:
@@ -127,6 +126,8 @@ class Builder:
     def _refused(self, entry: Entry, problem: str, remedy: str) -> None:
         """Report what the engine or an action refused, at the first key that it speaks of."""
         words = re.findall(r"\w+", problem)
+        if problem.startswith("it "):  # what was imported, and not how it is to be treated
+            words += ["path", "function"]
         self.report.add(entry.said.place(*words), problem, "", remedy)
 
     def _when(self, entry: Entry) -> Any:
@@ -159,10 +160,6 @@ def _mode(keys: Mapping[str, Any]) -> dict[str, Any]:
     if keys.get("mode") == "async":
         return {"background": True}
     return {"mode": keys["mode"]} if "mode" in keys else {}
-
-
-def _never(_event: Event[Any]) -> None:
-    """Stand for a hook that is off, and so was not imported."""
 
 
 def _renamed(specs: Iterable[HookSpec]) -> list[HookSpec]:

@@ -40,7 +40,7 @@ def read(path: Path, report: Report) -> Document | None:
         reason = (error.strerror or str(error)).lower()
         report.add((), f"the file cannot be read: {reason}", "a file that can be read")
         return None
-    return parse(content, kind, path.parent, report)
+    return parse(content, kind, path.absolute().parent, report)
 
 
 def parse(content: bytes, kind: str, base: Path, report: Report) -> Document | None:

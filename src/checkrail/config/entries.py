@@ -9,6 +9,7 @@ from typing import Any
 from checkrail.config.environment import Environment
 from checkrail.config.kinds import fitting
 from checkrail.config.models import check_model
+from checkrail.config.objects import Defaults
 from checkrail.config.problems import Report, Where
 from checkrail.config.schema import VERBATIM, entry_keys, models, owners
 
@@ -34,11 +35,15 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One hook of a file, at the point under which it stands."""
+    """One hook of a file, at the point under which it stands.
+
+    One that is not `sound` cannot be made, but more may be wrong with it than is known yet.
+    """
 
     point: str
     type: str
     said: Said
+    sound: bool = True
 
     def get(self, key: str, default: Any = None) -> Any:
         """Give what was said under a key."""
@@ -48,9 +53,10 @@ class Entry:
 class EntryReader:
     """Reads the hooks of one file; what is wrong with them is reported."""
 
-    def __init__(self, report: Report, environment: Environment) -> None:
+    def __init__(self, report: Report, environment: Environment, defaults: Defaults) -> None:
         self.report = report
         self.environment = environment
+        self.defaults = defaults
         self.definitions: dict[str, Said] = {}
 
     def define(self, given: Any, where: Where) -> None:
@@ -59,7 +65,9 @@ class EntryReader:
         for name, value in found.items():
             said = self._said(value, (*where, name))
             if "name" in said.keys:
-                hint = f"its name is {name!r} already; the hooks that use it have names of their own"
+                hint = (
+                    f"its name is {name!r} already; the hooks that use it have names of their own"
+                )
                 self.report.add(said.place("name"), "a name inside a definition", "none", hint)
             self.definitions[name] = said
         for name in found:
@@ -67,8 +75,8 @@ class EntryReader:
             if (kind := self._type(said, partial=True)) is not None:
                 self._check_fields(said, kind, partial=True)
 
-    def read(self, given: Any, point: str, where: Where) -> Entry | None:
-        """Read one hook; None if it cannot even be told what it does."""
+    def read(self, given: Any, point: str, where: Where) -> Entry:
+        """Read one hook at a point."""
         before = len(self.report.problems)
         said = self._followed(self._said(given, where), ())
         _check_together(said, self.report)
@@ -76,9 +84,8 @@ class EntryReader:
         partial = len(self.report.problems) > before
         kind = self._type(said, partial=partial)
         if kind is None:
-            return None
-        fits = self._check_fields(said, kind, partial=partial)
-        return Entry(point, kind, said) if fits else None
+            return Entry(point, "python", said, sound=False)
+        return Entry(point, kind, said, sound=self._check_fields(said, kind, partial=partial))
 
     def _said(self, given: Any, where: Where) -> Said:
         keys: dict[str, Any] = {}
@@ -138,6 +145,8 @@ class EntryReader:
         data = {key: value for key, value in said.keys.items() if key in model.model_fields}
         if "timeout_seconds" in model.model_fields and "timeout" in said.keys:
             data["timeout_seconds"] = said.keys["timeout"]
+        if "on_error" in model.model_fields and self.defaults.on_error is not None:
+            data.setdefault("on_error", self.defaults.on_error)
         at = {**said.at, "": said.where}
         return check_model(model, data, at, self.report, partial=partial)
 
@@ -185,3 +194,7 @@ def _check_together(said: Said, report: Report) -> None:
     if lane != "observe" and (keys.get("background") or keys.get("mode") == "async"):
         found = f"lane {lane} for a hook in the background"
         report.add(said.place("lane"), found, "lane observe", "nobody waits for what it decides")
+    changes = next((key for key in ("set", "redact", "inject") if key in keys), None)
+    if changes and keys.get("lane", "transform") != "transform" and "retry" not in keys:
+        found = f"`{changes}` in lane {lane}, where nothing can be changed"
+        report.add(said.place(changes), found, "lane transform")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from checkrail.config.problems import Report, Where
 
@@ -23,7 +23,7 @@ class Expanded(str):
     __slots__ = ("written",)
     written: str
 
-    def __new__(cls, text: str, written: str) -> Expanded:
+    def __new__(cls, text: str, written: str) -> Self:
         """Make one from the text and what was written for it."""
         self = super().__new__(cls, text)
         self.written = written

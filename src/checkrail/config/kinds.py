@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkrail.config.problems import Report, Where, described, shortened
+from checkrail.config.problems import Report, Where, described
 from checkrail.engine.hook import FAILURE_KINDS
 
 Check = Callable[[Any, Where, Report], bool]
@@ -60,22 +60,8 @@ class ListOf:
         if not isinstance(value, list):
             report.add(where, f"found {described(value)}", self.expected)
             return False
-        return all([self.member(item, (*where, n), report) for n, item in enumerate(value)])
-
-
-@dataclass(frozen=True, slots=True)
-class MapOf:
-    """A mapping whose values are all of one kind."""
-
-    member: Check
-    expected: str
-
-    def __call__(self, value: Any, where: Where, report: Report) -> bool:
-        """Report every value that does not fit."""
-        if not isinstance(value, dict):
-            report.add(where, f"found {described(value)}", self.expected)
-            return False
-        return all([self.member(item, (*where, key), report) for key, item in value.items()])
+        fits = [self.member(item, (*where, n), report) for n, item in enumerate(value)]
+        return all(fits)
 
 
 def _is_number(value: Any) -> bool:
@@ -87,33 +73,20 @@ def _is_whole(value: Any) -> bool:
 
 
 text = Kind("a text", lambda value: isinstance(value, str) and bool(value.strip()))
-any_text = Kind("a text", lambda value: isinstance(value, str))
 flag = Kind("true or false", lambda value: isinstance(value, bool))
 seconds = Kind("seconds, a number more than 0", lambda value: _is_number(value) and value > 0)
 whole = Kind("a whole number", _is_whole)
 count = Kind("a whole number, 0 or more", lambda value: _is_whole(value) and value >= 0)
+something = Kind("something", lambda value: value is not None)
 mapping = Kind("a mapping", lambda value: isinstance(value, dict))
 patterns = ListOf(text, "a pattern or a list of patterns", or_one=True)
 texts = ListOf(text, "a list of texts")
-words = MapOf(any_text, "a mapping of names to texts")
 behaviour = Choice(("continue", "block", "ignore"))
 
 
 def anything(_value: Any, _where: Where, _report: Report) -> bool:
     """Let everything pass; somebody else knows more about it."""
     return True
-
-
-def argv(value: Any, where: Where, report: Report) -> bool:
-    """Check the command line of a program: a list, for there is no shell."""
-    if isinstance(value, str) and value:
-        hint = f"write {value.split()}"
-        report.add(where, f"found {described(value)}", "a list: the program, its arguments", hint)
-        return False
-    if value == []:
-        report.add(where, "found an empty list", "a list: the program, its arguments")
-        return False
-    return ListOf(any_text, "a list: the program, its arguments")(value, where, report)
 
 
 def on_error(value: Any, where: Where, report: Report) -> bool:
@@ -135,7 +108,7 @@ def fitting(
     keys: Mapping[str, Check],
     where: Where,
     report: Report,
-    what: str = "key",
+    *,
     known: Iterable[str] | None = None,
 ) -> dict[str, Any]:
     """Give the members of a mapping that are known and fit; report all others."""
@@ -147,12 +120,7 @@ def fitting(
     found = {}
     for key, value in given.items():
         if key not in keys:
-            report.unknown((*where, key), what, key, known or keys)
+            report.unknown((*where, key), "key", key, known or keys)
         elif keys[key](value, (*where, key), report):
             found[key] = value
     return found
-
-
-def quoted(names: Iterable[str]) -> str:
-    """Write names for a message."""
-    return " and ".join(f"`{name}`" for name in names) or shortened("")

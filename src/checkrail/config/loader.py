@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,36 +14,24 @@ from checkrail.config.builder import Builder
 from checkrail.config.document import Document, parse, read
 from checkrail.config.entries import Entry, EntryReader
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import fitting, text
-from checkrail.config.modules import files_of, importable, imported_since
-from checkrail.config.objects import Defaults
+from checkrail.config.kinds import seconds, text
+from checkrail.config.modules import files_of, importable, own_modules
 from checkrail.config.problems import Problem, Report, Where, described
-from checkrail.config.schema import DEFAULTS, ENV, OTHER_PARTS, TOP
+from checkrail.config.settings import Settings, read_settings, top_level
 from checkrail.config.targets import Importer
 from checkrail.engine.errors import UnknownPointError
 from checkrail.engine.hook import HookSpec
 from checkrail.engine.points import ALIASES, HookPoint, places
-from checkrail.engine.records import History
 
-_OBJECT_KEYS = ("path", "timeout")
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a file says about all hooks together; None where it says nothing."""
-
-    history: History | None = None
-    max_retries: int | None = None
-    defaults: Defaults = Defaults()
-    python_path: tuple[Path, ...] = ()
-    env_allow: tuple[str, ...] = ()
+log = logging.getLogger("checkrail.config")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What a file holds.
 
-    `files` are the file itself and the Python files of its hooks; `digest` changes with any of them.
+    `files` are the file itself and the Python files of its hooks; `digest` changes with any of
+    them. `modules` are what was imported for it.
     """
 
     specs: tuple[HookSpec, ...] = field(repr=False)
@@ -59,15 +48,12 @@ def load(path: str | Path) -> Loaded:
     path = Path(path)
     report = Report(str(path))
     document = read(path, report)
-    if document is None:
-        report.raise_if_any((path.resolve(),))
-    assert document is not None  # noqa: S101 - else there was a problem
-    return _Loading(document, report, path.resolve()).loaded()
+    return _loaded(document, report, path.absolute())
 
 
 def load_text(
     text: str,
-    format: str = "yaml",  # noqa: A002 - the word that users know
+    format: str = "yaml",
     base: str | Path | None = None,
     name: str = "<text>",
 ) -> Loaded:
@@ -75,7 +61,121 @@ def load_text(
     report = Report(name)
     folder = Path.cwd() if base is None else Path(base)
     document = parse(text.encode(errors="surrogatepass"), format, folder, report)
+    return _loaded(document, report, None)
+
+
+def load_blueprint_hooks(
+    agent_name: str,
+    hooks: Mapping[str, Any],
+    *,
+    base: str | Path | None = None,
+    settings: Settings | None = None,
+    definitions: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    lines: Mapping[Where, int] | None = None,
+) -> tuple[HookSpec, ...]:
+    """Load the hooks of an agent's blueprint; unnamed ones are called `<agent>.<point>`.
+
+    `lines` are those of the document that the blueprint came from, by places that begin with
+    `hooks`; without them, problems tell the place alone.
+    """
+    report = Report(name or f"agent {agent_name!r}", lines)
+    importer = Importer(Path.cwd() if base is None else Path(base))
+    settings = settings or Settings()
+    builder = Builder(report, importer, settings.defaults, f"{agent_name}.")
+    reader = EntryReader(report, Environment(settings.env_allow, report), settings.defaults)
+    reader.define(dict(definitions or {}), ("definitions",))
+    _build(dict(hooks), reader, builder)
+    report.raise_if_any(sorted(importer.files))
+    for warning in report.warnings:
+        log.warning("%s", warning)
+    return tuple(builder.specs.values())
+
+
+def _loaded(document: Document | None, report: Report, file: Path | None) -> Loaded:
+    own = () if file is None else (file,)
     if document is None:
-        report.raise_if_any()
-    assert document is not None  # noqa: S101 - else there was a problem
-    return _Loading(document, report, None).loaded()
+        report.raise_if_any(own)
+        raise AssertionError(report.file)  # pragma: no cover - a document or a problem
+    top = top_level(document.data, report)
+    settings = read_settings(top, document.base, report)
+    importer = Importer(document.base)
+    builder = Builder(report, importer, settings.defaults, "")
+    reader = EntryReader(report, Environment(settings.env_allow, report), settings.defaults)
+    before = {*sys.modules}
+    with importable(settings.python_path):
+        reader.define(top.get("definitions"), ("definitions",))
+        _build(top.get("hooks"), reader, builder)
+        modules = own_modules(before, importer.files, settings.python_path)
+        files = (*own, *sorted(importer.files | files_of(modules)))
+        report.raise_if_any(files)
+    return Loaded(
+        specs=tuple(builder.specs.values()),
+        settings=settings,
+        warnings=tuple(report.warnings),
+        file=file,
+        files=files,
+        modules=tuple(sorted(modules)),
+        digest=_digest(document.digest, files[len(own) :]),
+    )
+
+
+def _build(hooks: Any, reader: EntryReader, builder: Builder) -> None:
+    """Read everything under `hooks`: an object by its path, and the hooks of each point."""
+    report, where = reader.report, ("hooks",)
+    if hooks is None:
+        return
+    if not isinstance(hooks, dict):
+        expected = "a mapping: `path`, or points and their hooks"
+        report.add(where, f"found {described(hooks)}", expected)
+        return
+    _build_object(hooks, reader, builder)
+    points = {key: value for key, value in hooks.items() if key not in ("path", "timeout")}
+    builder.add_entries([*_entries(points, where, reader)])
+
+
+def _build_object(hooks: Mapping[str, Any], reader: EntryReader, builder: Builder) -> None:
+    report, where = reader.report, ("hooks", "path")
+    timeout = hooks.get("timeout")
+    if timeout is not None and not seconds(timeout, ("hooks", "timeout"), report):
+        timeout = None
+    if "path" in hooks and text(hooks["path"], where, report):
+        builder.add_object(reader.environment.expand(hooks["path"], where), timeout, where)
+    elif "timeout" in hooks and "path" not in hooks:
+        hint = "defaults.timeout is for all hooks"
+        found = "`timeout` without `path`"
+        report.add(("hooks", "timeout"), found, "a `path` that it is for", hint)
+
+
+def _entries(points: Mapping[str, Any], where: Where, reader: EntryReader) -> Iterator[Entry]:
+    for point, given in points.items():
+        at = (*where, point)
+        known = _is_point(point, at, reader.report)
+        if given is None:
+            continue
+        if not isinstance(given, (dict, list)):
+            expected = "a hook, or a list of hooks"
+            reader.report.add(at, f"found {described(given)}", expected)
+            continue
+        items = given if isinstance(given, list) else [given]
+        for number, item in enumerate(items):
+            entry = reader.read(item, point, (*at, number) if isinstance(given, list) else at)
+            if known:
+                yield entry
+
+
+def _is_point(name: str, where: Where, report: Report) -> bool:
+    try:
+        places(name)
+    except UnknownPointError:
+        report.unknown(where, "point", name, [*HookPoint, *ALIASES])
+        return False
+    return True
+
+
+def _digest(document: str, files: Iterable[Path]) -> str:
+    found = hashlib.sha256(document.encode())
+    for file in files:
+        content = file.read_bytes() if file.is_file() else b""
+        found.update(hashlib.sha256(content).digest())
+    return found.hexdigest()

@@ -6,10 +6,12 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
+_OURS = __name__.partition(".")[0]
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -38,16 +40,35 @@ def anew(modules: Iterable[str]) -> Iterator[None]:
         yield
     except BaseException:
         for name in sys.modules.keys() - before.keys():
-            if is_local(sys.modules[name]):
+            file = _file(sys.modules[name])
+            if file is not None and is_local(name, file):
                 _forget(name)
         sys.modules.update(before)
         raise
 
 
-def imported_since(before: Iterable[str], folders: Sequence[Path]) -> set[str]:
-    """Name the modules in some folders that were not there before."""
-    new = sys.modules.keys() - set(before)
-    return {name for name in new if _lies_in(sys.modules[name], folders)}
+def own_modules(
+    before: Iterable[str], files: AbstractSet[Path], folders: Iterable[Path]
+) -> set[str]:
+    """Name the modules that belong to a file's hooks.
+
+    They are those of the Python files that it names, and what was imported for them from beside
+    them or from the folders of its `python_path`. What an application has there is its own.
+    """
+    beside = {file.parent for file in files}
+    return {
+        name
+        for name, module in [*sys.modules.items()]
+        if (file := _file(module)) is not None
+        and is_local(name, file)
+        and (file in files or (name not in before and _belongs(name, file, beside, folders)))
+    }
+
+
+def _belongs(name: str, file: Path, beside: AbstractSet[Path], folders: Iterable[Path]) -> bool:
+    if any(file.is_relative_to(folder.resolve()) for folder in folders):
+        return True
+    return file.parent in beside and "." not in name
 
 
 def files_of(modules: Iterable[str]) -> set[Path]:
@@ -56,24 +77,14 @@ def files_of(modules: Iterable[str]) -> set[Path]:
     return {file for file in found if file is not None}
 
 
-def is_local(module: ModuleType) -> bool:
-    """Say whether a module is somebody's own and not an installed one."""
-    file = _file(module)
-    return file is not None and not _INSTALLED & {*file.parts}
-
-
-def _lies_in(module: ModuleType, folders: Sequence[Path]) -> bool:
-    file = _file(module)
-    return (
-        file is not None
-        and is_local(module)
-        and any(file.is_relative_to(folder) for folder in folders)
-    )
+def is_local(name: str, file: Path) -> bool:
+    """Say whether a module is somebody's own, and neither installed nor one of ours."""
+    return not _INSTALLED & {*file.parts} and name.partition(".")[0] != _OURS
 
 
 def _file(module: ModuleType) -> Path | None:
     file = getattr(module, "__file__", None)
-    return Path(file).resolve() if file and file.endswith(".py") else None
+    return Path(file).resolve() if isinstance(file, str) and file.endswith(".py") else None
 
 
 def _forget(name: str) -> None:

@@ -23,6 +23,9 @@ class Defaults:
     on_error: OnErrors | None = None
 
 
+NO_DEFAULTS = Defaults()
+
+
 class NoHooksError(Exception):
     """An object holds no hooks."""
 

@@ -88,7 +88,7 @@ class Report:
     def unknown(self, where: Where, what: str, name: str, known: Iterable[str]) -> None:
         """Add a name that nobody knows, with the one that was probably meant."""
         known = list(known)
-        expected = f"one of: {', '.join(known)}" if known else "none, for there are none"
+        expected = f"one of: {', '.join(known)}" if known else f"a {what}, but there is none"
         hint = suggestion(name, known).strip(" ()")
         self.add(where, f"unknown {what} {name!r}", expected, hint)
 

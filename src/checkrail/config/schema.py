@@ -19,6 +19,7 @@ from checkrail.config.kinds import (
     on_error,
     patterns,
     seconds,
+    something,
     text,
     texts,
     whole,
@@ -121,7 +122,7 @@ OTHER_PARTS = frozenset(
 
 OLD_MODULES = {
     "run_claude.hooks.builtin": "checkrail.builtin",
-    "run_claude.hooks": "checkrail.hooks",
+    "run_claude.hooks": "checkrail.styles.proxy",
     "aegra_api.hooks": "checkrail.hooks",
     "aegra_api.core.hooks": "checkrail.hooks",
 }
@@ -131,9 +132,9 @@ OLD_MODULES = {
 @functools.cache
 def models() -> Mapping[str, type[BaseModel]]:
     """Give the fields of the types of actions that are not imported."""
-    from checkrail.actions.types import ACTION_TYPES
+    from checkrail.actions import ACTION_TYPES
 
-    return {name: kind.model for name, kind in ACTION_TYPES.items() if name not in LOADED}
+    return {name: kind.fields for name, kind in ACTION_TYPES.items() if name not in LOADED}
 
 
 @functools.cache
@@ -155,7 +156,8 @@ def types() -> Choice:
 def entry_keys() -> Mapping[str, Check]:
     """Give every key of a hook; the fields of actions are checked when the type is known."""
     imported = {key: check for keys in LOADED.values() for key, check in keys.items()}
-    return {"type": types(), **COMMON, **dict.fromkeys(owners(), anything), **imported}
+    fields = dict.fromkeys(owners(), something) | dict.fromkeys(("replace", "stop"), anything)
+    return {"type": types(), **COMMON, **fields, **imported}
 
 
 def new_name(module: str) -> str | None:

@@ -10,12 +10,14 @@ from typing import Any, NoReturn
 
 from checkrail.actions import ActionError, load, load_function
 from checkrail.config.entries import Entry
-from checkrail.config.schema import models, new_name, renames
+from checkrail.config.schema import is_off, models, new_name, renames
 from checkrail.engine.errors import UnreachableError, suggestion
+from checkrail.engine.event import Event
 from checkrail.engine.hook import Hook
 from checkrail.engine.points import Decision, places
 
 BUILTIN_MODULE = "checkrail.builtin"
+_TOLD_BY = ("path", "builtin", "agent_name", "url", "command")
 
 
 class NotLoadedError(Exception):
@@ -48,12 +50,11 @@ class Importer:
 
     base: Path
     files: set[Path] = field(default_factory=set)
-    modules: set[str] = field(default_factory=set)
 
     def path(self, reference: str) -> Any:
         """Import what `./file.py:name` or `package.module:name` names."""
         where = reference.rpartition(":")[0]
-        _check_name(where, "path")
+        check_name(where, "path")
         if where.endswith(".py") or "/" in where:
             self.files.add((self.base / where).resolve())
         else:
@@ -62,15 +63,14 @@ class Importer:
 
     def function(self, module: str, function: str) -> Any:
         """Import a function by its module and its name."""
-        _check_name(module, "module")
+        check_name(module, "module")
         self._note(module)
         return self._imported(lambda: load_function(module, function, self.base), "module")
 
     def _note(self, module: str) -> None:
-        self.modules.add(module)
         try:
             found = importlib.util.find_spec(module)
-        except (ImportError, ValueError, AttributeError):  # a parent that cannot be imported
+        except (Exception, SystemExit):  # noqa: BLE001 - parents are imported, and may do anything
             return
         if found is not None and found.origin is not None and found.origin.endswith(".py"):
             self.files.add(Path(found.origin).resolve())
@@ -85,7 +85,8 @@ class Importer:
             raise NotLoadedError(error.problem, "", hint, key, "function") from error
 
 
-def _check_name(module: str, key: str) -> None:
+def check_name(module: str, key: str) -> None:
+    """Refuse a module under the name that it has elsewhere."""
     if new := new_name(module):
         found = f"the module {module!r}, which has another name here"
         raise NotLoadedError(found, repr(new), f"rename it to {new}", key)
@@ -110,22 +111,28 @@ def reference_of(entry: Entry) -> str:
     keys = entry.said.keys
     if "module" in keys and "function" in keys:
         return f"{keys['module']}:{keys['function']}"
-    for key in ("path", "builtin", "agent_name", "url"):
-        if key in keys:
-            return getattr(keys[key], "written", keys[key])  # type: ignore[no-any-return]
-    if "command" in keys:
-        first = keys["command"][0]
-        return getattr(first, "written", first)  # type: ignore[no-any-return]
-    return entry.type
+    told = next((keys[key] for key in _TOLD_BY if key in keys), entry.type)
+    first = told[0] if isinstance(told, list) and told else told
+    return str(getattr(first, "written", first))
+
+
+def stand_in(entry: Entry) -> Target:
+    """Give what takes the place of a hook that is not to be called."""
+    return Target(_never, reference_of(entry), entry.type)
+
+
+def _never(_event: Event[Any]) -> None:
+    """Do nothing, for this is never called."""
 
 
 def _python(entry: Entry, importer: Importer) -> Target:
-    if "path" in entry.said.keys:
-        found = importer.path(entry.get("path"))
-    elif entry.get("module") == BUILTIN_MODULE:
-        return _builtin(entry, entry.get("function"), "function")
-    else:
-        found = importer.function(entry.get("module"), entry.get("function"))
+    path, module, function = (entry.get(key) for key in ("path", "module", "function"))
+    if module == BUILTIN_MODULE:
+        return _builtin(entry, function, "function")
+    if is_off(entry.said.keys):
+        check_name(path.rpartition(":")[0] if path else module, "path" if path else "module")
+        return stand_in(entry)
+    found = importer.path(path) if path else importer.function(module, function)
     if not isinstance(found, Hook) and callable(found):
         found = _adapted(entry, found)
     return Target(found, reference_of(entry))
@@ -160,13 +167,15 @@ def _in_background(entry: Entry) -> bool:
 
 
 def _action(entry: Entry, importer: Importer) -> Target:
-    from checkrail.actions.types import ACTION_TYPES
+    from checkrail.actions import ACTION_TYPES
 
     action = ACTION_TYPES[entry.type]
-    fields = {key: value for key, value in entry.said.keys.items() if key in action.model.model_fields}
+    fields = {
+        key: value for key, value in entry.said.keys.items() if key in action.fields.model_fields
+    }
     name = reference_of(entry)
     if action.served:
-        return _unserved(entry, name)
+        return stand_in(entry) if is_off(entry.said.keys) else _unserved(entry, name)
     fn, decisions = action.build(fields, (entry.point,), importer.base)
     return Target(fn, name, entry.type, decisions)
 

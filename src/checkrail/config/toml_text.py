@@ -1,4 +1,4 @@
-"""TOML with the line of every key: the standard parser reads the text, a second walk finds lines."""
+"""TOML with the line of every key: the standard parser reads it, a second walk finds lines."""
 
 from __future__ import annotations
 

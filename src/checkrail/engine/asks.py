@@ -87,7 +87,7 @@ async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> Block | Fail | None:
     return _approved(d, bound, approval)
 
 
-async def _answer(d: Dispatch, question: Question) -> Approval | None:
+async def _answer(d: Dispatch, question: Question) -> object:
     handler = d.scope.ask
     if handler is None:
         return None

@@ -46,6 +46,7 @@ class Call:
     after: Any = UNSET
     redacted: bool = False
     overran: bool = False
+    injected: int = 0
 
     @property
     def ending(self) -> RecordKind:
@@ -219,6 +220,11 @@ class HookRecord(RecordDraft):
         return self._kept(self._call.after)
 
     @property
+    def injected(self) -> int:
+        """How many messages the hook put into the conversation, or in shadow mode would have."""
+        return self._call.injected if self._ended else 0
+
+    @property
     def overran(self) -> bool:
         """Whether the hook took longer than its timeout without ever suspending."""
         return self._ended and self._call.overran
@@ -263,6 +269,8 @@ class HookRecord(RecordDraft):
             told["reason"] = self.reason
         if self.kind is RecordKind.BLOCKED:
             told["block_reason"] = self.reason
+        if self.injected:
+            told["injected"] = self.injected
         if self.overran:
             told["overran"] = True
         if self.redacted:

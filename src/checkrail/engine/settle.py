@@ -152,6 +152,7 @@ def _taken(d: Dispatch, call: Call, answer: Any) -> Step:
     answer = _with_reason(call.bound, answer)
     call.decision = answer.decision
     call.reason = getattr(answer, "reason", "")
+    call.injected = len(getattr(answer, "inject", ()))
     if changed is not UNSET:
         call.redacted = answer.redacted
         if not call.redacted:

@@ -15,6 +15,8 @@ from checkrail.engine.outcomes import Continue
 from checkrail.engine.points import HookPoint
 from checkrail.styles.hook_context import HookContext, HookEvent, carried, returned
 
+__all__ = ["EVENTS", "HookContext", "HookEvent", "HookFn", "adapt", "context_of", "is_proxy_hook"]
+
 HookFn = Callable[[HookContext], HookContext | Awaitable[HookContext]]
 Adapted = Callable[[Event[Any], Any], Any]
 

@@ -59,8 +59,4 @@ def line_of(record: HookRecord) -> str:
 
 
 def _dumped(told: dict[str, Any]) -> str:
-    return json.dumps(told, allow_nan=False, default=_typed, separators=(",", ":"))
-
-
-def _typed(value: object) -> str:
-    return f"<{type(value).__qualname__}>"
+    return json.dumps(told, allow_nan=False, default=str, separators=(",", ":"))

@@ -1,0 +1,46 @@
+"""The hooks of the demo that need code."""
+
+import asyncio
+import dataclasses
+
+from checkrail import (
+    AgentResponse,
+    AssistantMessage,
+    Continue,
+    Event,
+    OutboundMessage,
+    Retry,
+    ToolResult,
+)
+
+
+def wants_a_plan(_event: Event[AssistantMessage], message: AssistantMessage) -> Retry | None:
+    """Send the model back until it says what it is up to."""
+    if "<plan>" in str(message.content):
+        return None
+    return Retry("Start with your plan between <plan> and </plan>.")
+
+
+async def risk_score(_event: Event[ToolResult]) -> None:
+    """Ask a service that does not answer today."""
+    await asyncio.sleep(60)
+
+
+def explain_errors(_event: Event[ToolResult], result: ToolResult) -> Continue:
+    """Tell the model what it can do about an error."""
+    return Continue(f"{result.content} Ask the user for a smaller amount.")
+
+
+def count_tokens(_event: Event[AgentResponse], response: AgentResponse | None) -> None:
+    """Watch what a query cost; a real one would report it."""
+    if response is not None and response.usage is not None:
+        response.usage["total_tokens"]
+
+
+def signature(_event: Event[OutboundMessage], message: OutboundMessage) -> Continue:
+    """Sign every reply."""
+    return Continue(dataclasses.replace(message, content=f"{message.content} — the support desk"))
+
+
+def audit(_event: Event[object]) -> None:
+    """Keep what happened; a real one would write it down."""

@@ -1,0 +1,54 @@
+"""The command and its subcommands, each imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+REFUSED_FILE = 1
+BLOCKED = 3
+FAILED = 4
+
+COMMANDS = {
+    "check": "Validate a file and print the plan.",
+    "fire": "Run the hooks of a file on one event.",
+    "hooks": "Show the built-in hooks.",
+    "schema": "Print what hooks outside the process are sent and may answer.",
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name, and imports one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Give the names of the commands."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"checkrail.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: checkrail check checkrail.yaml",
+)
+@click.version_option(package_name="checkrail")
+def app() -> None:
+    """Checkrail: one hook engine for the whole life of an AI agent.
+
+    Exit codes: 0 fine, 1 the file has problems, 2 the command was misused, 3 blocked, 4 failed.
+    """

@@ -1,0 +1,40 @@
+"""Reading a file of hooks for a command, with its problems told as people and machines want."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING
+
+from checkrail.cli.app import REFUSED_FILE
+from checkrail.cli.show import as_json, console
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from checkrail.config import Loaded, Problem
+
+
+def read(path: Path, *, as_data: bool) -> Loaded:
+    """Load a file, or print everything that is wrong with it and leave."""
+    from checkrail.config import ConfigError, load
+
+    try:
+        return load(path)
+    except ConfigError as error:
+        problems = error.problems
+    if as_data:
+        told = {"file": str(path), "ok": False, "problems": list(map(dataclasses.asdict, problems))}
+        print(as_json(told))
+    else:
+        tell(problems, "red")
+        noun = "problem" if len(problems) == 1 else "problems"
+        console(stderr=True).print(f"[bold red]{len(problems)} {noun}[/] in {path}")
+    sys.exit(REFUSED_FILE)
+
+
+def tell(problems: tuple[Problem, ...], style: str) -> None:
+    """Print problems, one a line."""
+    out = console(stderr=True)
+    for problem in problems:
+        out.print(str(problem), style=style, markup=False)

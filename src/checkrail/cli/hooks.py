@@ -1,0 +1,77 @@
+"""`checkrail hooks`: what is built in?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from checkrail.builtin import BUILTINS, Builtin
+from checkrail.cli.show import as_json, console
+from checkrail.engine.errors import suggestion
+
+
+@click.command(epilog="Example: checkrail hooks redact")
+@click.argument("name", required=False)
+@click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
+def command(name: str | None, *, as_data: bool) -> None:
+    """Show the built-in hooks, or all about the one called NAME."""
+    if name is not None and name not in BUILTINS:
+        hint = suggestion(name, BUILTINS)
+        raise click.UsageError(f"there is no built-in hook {name!r}{hint}: see `checkrail hooks`")
+    if as_data:
+        found = [_told(BUILTINS[name])] if name else [_told(each) for each in BUILTINS.values()]
+        click.echo(as_json(found[0] if name else found))
+    elif name:
+        _print_one(BUILTINS[name])
+    else:
+        _print_all()
+
+
+def _told(builtin: Builtin) -> dict[str, Any]:
+    return {
+        "name": builtin.name,
+        "summary": builtin.summary,
+        "points": [str(point) for point in builtin.points],
+        "lane": str(builtin.lane),
+        "config": builtin.config_model.model_json_schema(),
+        "example": dict(builtin.example),
+    }
+
+
+def _print_all() -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("hook", "lane", "what it does"):
+        table.add_column(title)
+    for builtin in BUILTINS.values():
+        table.add_row(f"[bold]{builtin.name}[/]", str(builtin.lane), builtin.summary)
+    out = console()
+    out.print(table)
+    out.print("\nAll about one: checkrail hooks NAME")
+
+
+def _print_one(builtin: Builtin) -> None:
+    out = console()
+    out.print(f"[bold]{builtin.name}[/] ({builtin.lane}): {builtin.summary}\n")
+    out.print(f"Where, unless said: {', '.join(builtin.points)}\n")
+    out.print("Config:")
+    for key, shape in builtin.config_model.model_json_schema()["properties"].items():
+        default = f" (default {as_json(shape['default'])})" if "default" in shape else ""
+        out.print(f"  {key}: {shape.get('description', '')}{default}", markup=False)
+    out.print("\nIn a file:\n")
+    out.print(_example(builtin), markup=False)
+
+
+def _example(builtin: Builtin) -> str:
+    import io
+
+    from ruamel.yaml import YAML
+
+    entry = {"name": builtin.name, "builtin": builtin.name, "config": dict(builtin.example)}
+    yaml = YAML()
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    text = io.StringIO()
+    yaml.dump({"hooks": {str(builtin.points[0]): [entry]}}, text)
+    return text.getvalue()

@@ -1,0 +1,129 @@
+"""Reload on change, whole or not at all: a broken file keeps the hooks that were there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checkrail.config.loader import Loaded, load
+from checkrail.config.modules import anew
+from checkrail.config.problems import ConfigError, Problem
+from checkrail.engine.errors import CheckrailError, HookRefusedError
+
+if TYPE_CHECKING:
+    from checkrail.engine.registry import HookRegistry
+
+log = logging.getLogger("checkrail.config")
+
+Stamp = tuple[tuple[Path, int, int], ...]
+
+
+class Reloader:
+    """Keeps the hooks of a file in a registry; hooks that others registered there stay."""
+
+    def __init__(self, path: str | Path, registry: HookRegistry) -> None:
+        self.path = Path(path)
+        self.registry = registry
+        self.loaded: Loaded | None = None
+        self.last_error: ConfigError | None = None
+        self._lock = threading.Lock()
+        self._files: tuple[Path, ...] = (self.path.absolute(),)
+        self._stamp: Stamp = ()
+
+    def load(self) -> Loaded:
+        """Load the file and put its hooks into the registry, or raise what is wrong with it."""
+        with self._lock:
+            return self._load()
+
+    def reload(self) -> bool:
+        """Load the file anew; if it is broken the hooks stay as they are, and False says so."""
+        try:
+            with self._lock:
+                loaded = self._load()
+        except ConfigError as error:
+            log.error("%s was not reloaded, its hooks stay as they were. %s", self.path, error)  # noqa: TRY400
+            return False
+        log.info("%s was reloaded: %d hooks", self.path, len(loaded.specs))
+        return True
+
+    async def watch(self) -> None:
+        """Reload whenever the file or one of its Python files changes, until cancelled."""
+        while True:
+            async for _ in _changes(self._files):
+                if _stamp(self._files) != self._stamp:
+                    files = self._files
+                    await asyncio.to_thread(self.reload)
+                    if self._files != files:
+                        break
+
+    def _load(self) -> Loaded:
+        known = self.loaded.modules if self.loaded else ()
+        self._stamp = _stamp(self._files)
+        try:
+            with anew(known):
+                loaded = load(self.path)
+                self._swap(loaded)
+        except ConfigError as error:
+            self.last_error = error
+            self._watched((*self._files, *error.files))
+            raise
+        self.loaded, self.last_error = loaded, None
+        self._watched(loaded.files)
+        for warning in loaded.warnings:
+            log.warning("%s", warning)
+        return loaded
+
+    def _swap(self, loaded: Loaded) -> None:
+        own = {spec.name for spec in self.loaded.specs} if self.loaded else set()
+        others = [spec for spec in self.registry.list() if spec.name not in own]
+        try:
+            self.registry.swap([*others, *loaded.specs])
+        except HookRefusedError as error:
+            problem = Problem(str(self.path), None, "", str(error))
+            raise ConfigError([problem], loaded.files) from error
+        if loaded.settings.history is not None:
+            self.registry.history = loaded.settings.history
+        if loaded.settings.max_retries is not None:
+            self.registry.max_retries = loaded.settings.max_retries
+
+    def _watched(self, files: Iterable[Path]) -> None:
+        """Watch other files; those that are new count as they are now."""
+        self._files = tuple(dict.fromkeys(files))
+        known = {stamp[0] for stamp in self._stamp}
+        new = [file for file in self._files if file not in known]
+        self._stamp = (*(s for s in self._stamp if s[0] in self._files), *_stamp(new))
+
+
+async def _changes(files: Iterable[Path]) -> AsyncIterator[None]:
+    """Say that something may have changed: told by the system, and every few seconds anyway."""
+    try:
+        from watchfiles import awatch
+    except ImportError as error:
+        message = 'watching files needs watchfiles. Run: pip install "checkrail[config]"'
+        raise CheckrailError(message) from error
+    wanted = {str(file) for file in files}
+    folders = {file.parent for file in files if file.parent.is_dir()}
+    async for _ in awatch(
+        *folders,
+        watch_filter=lambda _change, path: path in wanted,
+        recursive=False,
+        yield_on_timeout=True,
+    ):
+        yield
+
+
+def _stamp(files: Iterable[Path]) -> Stamp:
+    """Tell files apart from what they were: by time and size; one that is gone has neither."""
+    found = []
+    for file in files:
+        try:
+            stat = file.stat()
+        except OSError:
+            found.append((file, 0, 0))
+        else:
+            found.append((file, stat.st_mtime_ns, stat.st_size))
+    return tuple(sorted(found))

@@ -1,0 +1,405 @@
+import dataclasses
+import json
+from collections import namedtuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
+
+from checkrail import (
+    AgentResponse,
+    AssistantMessage,
+    Continue,
+    HookRegistry,
+    InboundMessage,
+    ModelRequest,
+    OutboundMessage,
+    ToolCall,
+    ToolResult,
+)
+from checkrail.builtin import BUILTINS, redact
+from checkrail.engine.errors import HookRefusedError
+from checkrail.engine.frozen import FrozenDict
+from checkrail.engine.points import CONTRACTS, HookPoint
+from checkrail.testing import RecordingRegistry, assert_changed, event, sample
+
+MAIL, CARD, PASSWORD = "ann@example.com", "4111 1111 1111 1111", "password=hunter2"
+EMAIL = "[redacted:email]"
+SECRET = "[redacted:secrets]"
+
+
+def outcome_of(value, point="on_result", **config):
+    made = event(point, value)
+    return BUILTINS["redact"].make(config)(made, made.value)
+
+
+def redacted(value, point="on_result", **config):
+    outcome = outcome_of(value, point, **config)
+    assert isinstance(outcome, Continue)
+    assert outcome.redacted
+    return outcome.value
+
+
+CHANGING = [point for point in HookPoint if CONTRACTS[point].change]
+
+
+@pytest.mark.parametrize("point", CHANGING)
+async def test_at_every_point_whose_value_can_change(point):
+    registry = RecordingRegistry()
+    registry.register(BUILTINS["redact"].make({}), point, lane="transform")
+    value = sample(point)
+    assert (await registry.fire(point, value)).value == value
+    tainted = {
+        dict: lambda: {"text": MAIL},
+        ModelRequest: lambda: dataclasses.replace(value, messages=[{"role": "u", "content": MAIL}]),
+        ToolCall: lambda: dataclasses.replace(value, args={"text": MAIL}),
+    }
+    make = next((tainted[kind] for kind in tainted if isinstance(value, kind)), None)
+    given_value = make() if make else dataclasses.replace(value, content=MAIL)
+    verdict = await registry.fire(point, given_value)
+    assert_changed(verdict, by="redact")
+    assert MAIL not in repr(verdict.value)
+    assert EMAIL in repr(verdict.value)
+
+
+def test_it_cannot_stand_where_nothing_can_change():
+    with pytest.raises(HookRefusedError, match="after_run has no transform lane"):
+        HookRegistry().register(BUILTINS["redact"].make({}), "after_run", lane="transform")
+
+
+async def test_nothing_keeps_the_earlier_form():
+    seen = []
+    registry = RecordingRegistry()
+    registry.register(BUILTINS["redact"].make({}), "on_result", priority=1)
+    registry.register(seen.append, "on_result", name="later")
+    await registry.fire("on_result", {"a": MAIL})
+    assert seen[0].original == {"a": EMAIL}
+    assert MAIL not in json.dumps([record.wire() for record in registry.records])
+    assert registry.records[1].redacted
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["nothing here", 7, None, [], {}, {"a": [1, {"b": None}]}, {"a": SECRET, "password": SECRET}],
+)
+def test_a_value_with_nothing_to_hide_is_left_as_it_is(value):
+    assert outcome_of(value) is None
+
+
+def test_kinds():
+    value = [MAIL, CARD, PASSWORD]
+    assert redacted(value) == [EMAIL, "[redacted:card]", f"password={SECRET}"]
+    assert redacted(value, kinds=["email"]) == [EMAIL, CARD, PASSWORD]
+    assert redacted(value, kinds=["card"]) == [MAIL, "[redacted:card]", PASSWORD]
+    assert redacted(value, kinds=["secrets"]) == [MAIL, CARD, f"password={SECRET}"]
+
+
+def test_patterns_of_ones_own():
+    patterns = {"badge": r"B-\d+", "name": "(A)nn"}
+    value = f"Ann has B-123 and {MAIL}"
+    assert redacted(value, patterns=patterns) == f"[redacted:name] has [redacted:badge] and {EMAIL}"
+    assert redacted(value, kinds=[], patterns={"badge": r"B-\d+"}) == (
+        f"Ann has [redacted:badge] and {MAIL}"
+    )
+
+
+def test_another_label():
+    assert redacted({"a": MAIL, "password": "x" * 9}, **{"with": "<{kind}>"}) == {
+        "a": "<email>",
+        "password": "<secrets>",
+    }
+    assert redacted(MAIL, **{"with": ""}) == ""
+
+
+def test_it_goes_through_everything_in_data():
+    value = {"a": [{"b": (MAIL, {"c": MAIL})}], "d": "fine", MAIL: "keys stay"}
+    assert redacted(value) == {
+        "a": [{"b": (EMAIL, {"c": EMAIL})}],
+        "d": "fine",
+        MAIL: "keys stay",
+    }
+
+
+def test_what_did_not_change_is_the_same_object():
+    made = event("on_result", {"a": {"deep": ["x"]}, "b": MAIL})
+    outcome = BUILTINS["redact"].make({})(made, made.value)
+    assert outcome.value["a"] is made.value["a"]
+
+
+def test_a_secret_is_known_by_its_name_too():
+    value = {
+        "password": "hunter2",
+        "headers": {"X-Api-Key": "abcd", "next_page_token": "abcd1234"},
+        "access_token": ["aaaa", "bbbb"],
+        "token": 7,
+        "secret": "${SECRET}",
+    }
+    assert redacted(value) == {
+        "password": SECRET,
+        "headers": {"X-Api-Key": SECRET, "next_page_token": "abcd1234"},
+        "access_token": [SECRET, SECRET],
+        "token": 7,
+        "secret": "${SECRET}",
+    }
+    assert outcome_of(value, kinds=["email", "card"]) is None
+
+
+def test_a_request_keeps_its_handles():
+    everything = {"any": ".+"}
+    request = ModelRequest(
+        model="m",
+        provider="p",
+        messages=[
+            {"role": "user", "name": "ann", "content": "hi"},
+            {
+                "role": "assistant",
+                "id": "m1",
+                "content": [
+                    {"type": "text", "text": "hi"},
+                    {
+                        "type": "tool_use",
+                        "id": "c1",
+                        "name": "f",
+                        "input": {"id": "1", "type": "t"},
+                    },
+                ],
+                "tool_calls": [
+                    {"id": "c2", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c2", "content": "done"},
+        ],
+        tools=[{"type": "function", "function": {"name": "f", "description": "does"}}],
+        params={"tool_choice": {"type": "function", "function": {"name": "f"}}, "user": "ann"},
+        raw={"model": "m", "input": [{"type": "message"}]},
+    )
+    out = "[redacted:any]"
+    assert redacted(request, "before_llm_call", kinds=[], patterns=everything) == ModelRequest(
+        model="m",
+        provider="p",
+        messages=[
+            {"role": "user", "name": "ann", "content": out},
+            {
+                "role": "assistant",
+                "id": "m1",
+                "content": [
+                    {"type": "text", "text": out},
+                    {
+                        "type": "tool_use",
+                        "id": "c1",
+                        "name": "f",
+                        "input": {"id": out, "type": out},
+                    },
+                ],
+                "tool_calls": [
+                    {"id": "c2", "type": "function", "function": {"name": "f", "arguments": out}},
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c2", "content": out},
+        ],
+        tools=[{"type": "function", "function": {"name": "f", "description": out}}],
+        params={"tool_choice": {"type": "function", "function": {"name": "f"}}, "user": out},
+        raw={"model": "m", "input": [{"type": out}]},
+    )
+
+
+@pytest.mark.parametrize(
+    ("point", "value", "changed"),
+    [
+        (
+            "after_llm_call",
+            AssistantMessage(
+                MAIL,
+                [ToolCall("a@b.io", "a@b.io", {"name": MAIL, "id": MAIL})],
+                model="a@b.io",
+                stop_reason="a@b.io",
+                metadata={"id": MAIL},
+            ),
+            AssistantMessage(
+                EMAIL,
+                [ToolCall("a@b.io", "a@b.io", {"name": EMAIL, "id": EMAIL})],
+                model="a@b.io",
+                stop_reason="a@b.io",
+                metadata={"id": EMAIL},
+            ),
+        ),
+        (
+            "before_final_response",
+            AssistantMessage([{"type": "text", "text": MAIL, "id": "a@b.io"}]),
+            AssistantMessage([{"type": "text", "text": EMAIL, "id": "a@b.io"}]),
+        ),
+        (
+            "before_tool_call",
+            ToolCall("1", "send", {"to": [MAIL], "type": MAIL}, context="a@b.io"),
+            ToolCall("1", "send", {"to": [EMAIL], "type": EMAIL}, context="a@b.io"),
+        ),
+        (
+            "after_tool_call",
+            ToolResult("1", "find", [{"id": MAIL, "name": MAIL}], error=MAIL),
+            ToolResult("1", "find", [{"id": EMAIL, "name": EMAIL}], error=EMAIL),
+        ),
+        (
+            "before_inbound",
+            InboundMessage(MAIL, "mail", MAIL, MAIL, [{"name": MAIL}], {"from": MAIL}),
+            InboundMessage(MAIL, "mail", EMAIL, MAIL, [{"name": EMAIL}], {"from": EMAIL}),
+        ),
+        (
+            "before_outbound",
+            OutboundMessage(MAIL, "mail", f"Hi {MAIL}"),
+            OutboundMessage(MAIL, "mail", f"Hi {EMAIL}"),
+        ),
+        (
+            "query_end",
+            AgentResponse(MAIL, {"id": MAIL}, [{"role": "user", "content": MAIL}], error=MAIL),
+            AgentResponse(EMAIL, {"id": EMAIL}, [{"role": "user", "content": EMAIL}], error=EMAIL),
+        ),
+        (
+            "before_run",
+            {"messages": [{"role": "user", "id": "a@b.io", "content": MAIL}], "id": MAIL},
+            {"messages": [{"role": "user", "id": "a@b.io", "content": EMAIL}], "id": EMAIL},
+        ),
+        ("before_run", {"messages": [MAIL, {"id": MAIL}]}, {"messages": [EMAIL, {"id": EMAIL}]}),
+        ("on_result", MAIL, EMAIL),
+    ],
+)
+def test_ids_and_names_stay_and_data_does_not(point, value, changed):
+    assert redacted(value, point) == changed
+
+
+def test_an_answer_that_never_came_has_nothing_to_hide():
+    assert outcome_of(None, "query_end") is None
+
+
+class Person(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    name: str
+    tags: list[str] = []
+
+
+class ChatMessage(BaseModel):
+    """Like the messages of agent frameworks."""
+
+    type: str = "human"
+    id: str
+    content: str
+    additional: dict[str, str] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Note:
+    text: str
+    size: int = dataclasses.field(default=0, init=False)
+
+
+Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - what others' data may be made of
+
+
+def test_objects_are_changed_as_copies():
+    person, note = Person(name=MAIL, tags=["x", MAIL], more={"a": MAIL}), Note(MAIL)
+    value = redacted({"person": person, "note": note, "pair": Pair(1, MAIL), "set": {MAIL, "x"}})
+    assert value["person"] == Person(name=EMAIL, tags=["x", EMAIL], more={"a": EMAIL})
+    assert value["note"] == Note(EMAIL)
+    assert value["pair"] == Pair(1, EMAIL)
+    assert isinstance(value["pair"], Pair)
+    assert value["set"] == {EMAIL, "x"}
+    assert (person.name, note.text) == (MAIL, MAIL)
+
+
+def test_messages_that_are_objects_keep_their_handles():
+    message = ChatMessage(id="a@b.io", content=MAIL, additional={"note": MAIL})
+    assert redacted({"messages": [message]}, "before_run")["messages"] == [
+        ChatMessage(id="a@b.io", content=EMAIL, additional={"note": EMAIL}),
+    ]
+
+
+def test_objects_with_nothing_to_hide_and_other_objects_are_let_be():
+    other = object()
+    assert outcome_of({"a": Person(name="ann"), "b": Note("x"), "c": other, "d": Person}) is None
+
+
+@pytest.mark.parametrize(
+    ("point", "fields", "value", "changed"),
+    [
+        ("on_result", ["a"], {"a": MAIL, "b": MAIL}, {"a": EMAIL, "b": MAIL}),
+        ("on_result", ["a"], {"a": {"x": [MAIL]}}, {"a": {"x": [EMAIL]}}),
+        ("on_result", ["a.x"], {"a": {"x": MAIL, "y": MAIL}}, {"a": {"x": EMAIL, "y": MAIL}}),
+        ("on_result", ["a[1]"], {"a": [MAIL, MAIL]}, {"a": [MAIL, EMAIL]}),
+        ("on_result", ["*.x"], {"a": {"x": MAIL}, "b": MAIL}, {"a": {"x": EMAIL}, "b": MAIL}),
+        ("on_result", ["output.a"], {"a": MAIL, "b": MAIL}, {"a": EMAIL, "b": MAIL}),
+        ("on_result", ["output"], {"a": MAIL}, {"a": EMAIL}),
+        ("before_run", ["parameters.a", "b"], {"a": MAIL, "b": MAIL}, {"a": EMAIL, "b": EMAIL}),
+        (
+            "before_tool_call",
+            ["args.body"],
+            ToolCall("1", "f", {"to": MAIL, "body": MAIL}),
+            ToolCall("1", "f", {"to": MAIL, "body": EMAIL}),
+        ),
+        (
+            "before_tool_call",
+            ["tool_call.args.body"],
+            ToolCall("1", "f", {"to": MAIL, "body": MAIL}),
+            ToolCall("1", "f", {"to": MAIL, "body": EMAIL}),
+        ),
+        (
+            "before_llm_call",
+            ["request.messages[*].content"],
+            ModelRequest(messages=[{"content": MAIL, "x": MAIL}, {"content": [{"text": MAIL}]}]),
+            ModelRequest(messages=[{"content": EMAIL, "x": MAIL}, {"content": [{"text": EMAIL}]}]),
+        ),
+        (
+            "before_inbound",
+            ["content", "user_id"],
+            InboundMessage(MAIL, "mail", MAIL, metadata={"a": MAIL}),
+            InboundMessage(EMAIL, "mail", EMAIL, metadata={"a": MAIL}),
+        ),
+        ("on_result", ["a"], {"a": Person(name=MAIL)}, {"a": Person(name=EMAIL)}),
+        (
+            "on_result",
+            ["a.name"],
+            {"a": Person(name=MAIL, x=MAIL)},
+            {"a": Person(name=EMAIL, x=MAIL)},
+        ),
+    ],
+)
+def test_fields_say_where_to_look(point, fields, value, changed):
+    assert redacted(value, point, fields=fields) == changed
+
+
+@pytest.mark.parametrize("fields", [["b"], ["a.x"], ["a[0]"], ["a.*"]])
+def test_elsewhere_nothing_is_changed(fields):
+    assert outcome_of({"a": MAIL}, fields=fields) is None
+
+
+async def test_what_nests_too_deeply_to_be_searched_does_not_pass():
+    value = MAIL
+    for _ in range(5000):
+        value = FrozenDict({"a": value})
+    registry = RecordingRegistry()
+    registry.register(BUILTINS["redact"].make({}), "on_result")
+    verdict = await registry.fire("on_result", value)
+    assert verdict.decision == "fail"
+    assert "nests too deeply" in verdict.reason
+
+
+async def test_as_a_plain_function():
+    registry = RecordingRegistry()
+    registry.register(redact, "after_tool_call", config={"kinds": ["email"], "with": "***"})
+    verdict = await registry.fire("after_tool_call", ToolResult("1", "f", f"{MAIL} {PASSWORD}"))
+    assert_changed(verdict, content=f"*** {PASSWORD}")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["x", MAIL, PASSWORD, "", "a b"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["a", "token", "id"]), inner),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_what_was_redacted_has_nothing_left_to_redact(value):
+    outcome = outcome_of(value)
+    assert (outcome is None) is (not any(word in repr(value) for word in (MAIL, PASSWORD)))
+    if outcome is not None:
+        assert outcome_of(outcome.value) is None
+        assert MAIL not in repr(outcome.value)
