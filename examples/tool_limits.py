@@ -3,8 +3,7 @@
 import asyncio
 import dataclasses
 
-from checkrail import Block, Continue, Event, ToolCall, ToolResult
-from checkrail.styles import Hooks
+from checkrail import Block, Continue, Event, Hooks, ToolCall, ToolResult
 
 hooks = Hooks()
 

@@ -1,25 +1,67 @@
-"""One hook engine for the whole life of an AI agent."""
+"""One hook engine for the whole life of an AI agent.
 
-from checkrail.engine.errors import CheckrailError
-from checkrail.engine.event import Event
-from checkrail.engine.hook import Hook
-from checkrail.engine.outcomes import Ask, Block, Continue, Fail, Reject, Replace, Retry, Stop
-from checkrail.engine.points import HookPoint
-from checkrail.engine.records import HookRecord
-from checkrail.engine.registry import HookRegistry
-from checkrail.engine.values import (
-    AgentResponse,
-    AssistantMessage,
-    InboundMessage,
-    ModelRequest,
-    OutboundMessage,
-    RunError,
-    RunResult,
-    Session,
-    ToolCall,
-    ToolResult,
-)
-from checkrail.engine.verdict import Verdict
+The names are imported when they are first used, so that `checkrail --help` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from checkrail.engine.errors import CheckrailError
+    from checkrail.engine.event import Event
+    from checkrail.engine.hook import Hook
+    from checkrail.engine.outcomes import Ask, Block, Continue, Fail, Reject, Replace, Retry, Stop
+    from checkrail.engine.points import HookPoint
+    from checkrail.engine.records import HookRecord
+    from checkrail.engine.registry import HookRegistry
+    from checkrail.engine.values import (
+        AgentResponse,
+        AssistantMessage,
+        InboundMessage,
+        ModelRequest,
+        OutboundMessage,
+        RunError,
+        RunResult,
+        Session,
+        ToolCall,
+        ToolResult,
+    )
+    from checkrail.engine.verdict import Verdict
+    from checkrail.styles.decorators import Hooks
+
+_HOMES = {
+    "engine.errors": ("CheckrailError",),
+    "engine.event": ("Event",),
+    "engine.hook": ("Hook",),
+    "engine.outcomes": (
+        "Ask",
+        "Block",
+        "Continue",
+        "Fail",
+        "Reject",
+        "Replace",
+        "Retry",
+        "Stop",
+    ),
+    "engine.points": ("HookPoint",),
+    "engine.records": ("HookRecord",),
+    "engine.registry": ("HookRegistry",),
+    "engine.values": (
+        "AgentResponse",
+        "AssistantMessage",
+        "InboundMessage",
+        "ModelRequest",
+        "OutboundMessage",
+        "RunError",
+        "RunResult",
+        "Session",
+        "ToolCall",
+        "ToolResult",
+    ),
+    "engine.verdict": ("Verdict",),
+    "styles.decorators": ("Hooks",),
+}
+_HOME = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AgentResponse",
@@ -34,6 +76,7 @@ __all__ = [
     "HookPoint",
     "HookRecord",
     "HookRegistry",
+    "Hooks",
     "InboundMessage",
     "ModelRequest",
     "OutboundMessage",
@@ -48,3 +91,15 @@ __all__ = [
     "ToolResult",
     "Verdict",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,6 +5,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import jsonschema_rs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from checkrail.actions import ActionError, schemas, wire
 from checkrail.engine.errors import InvalidOutcomeError, UnknownPointError
@@ -156,7 +159,7 @@ def test_the_schemas_are_generated_from_the_contracts(point):
     request = made["request"]
     assert request["$schema"] == made["answer"]["$schema"] == schemas.DIALECT
     assert {contract.wire, "point", "original", "config"} <= set(request["required"])
-    assert {item for item in Context.__slots__} <= request["properties"].keys()
+    assert set(Context.__slots__) <= request["properties"].keys()
     answers = validator(made["answer"])
     for decision in Decision:
         allowed = decision in contract.decisions
@@ -408,6 +411,38 @@ def test_the_published_schema_has_the_last_word(monkeypatch):
     monkeypatch.setattr(schemas, "_validator", lambda _: schemas.compiled(stricter))
     assert wire.answer("before_run", {"action": "block"}, {}) == Block()
     assert "does not fit" in refused("before_run", {"action": "block", "code": "x"}, {})
+
+
+KEYS = [
+    *("action", "reason", "block_reason", "status", "code", "inject", "last", "redacted"),
+    *("timeout", "on_deny", "on_timeout", "more"),
+    *(contract.wire for contract in CONTRACTS.values()),
+]
+PIECES = st.sampled_from(
+    [
+        *(None, True, 0, 1.5, 403, "", "text", "block", [], {}, [{}], {"content": "x"}),
+        *({"name": "x", "args": {}}, {"tool_name": "x", "name": "y"}, {"args": []}),
+        *({"tool_calls": [{"parameters": {}}]}, {"messages": [{}]}, {"tool_calls": ["x"]}),
+    ],
+)
+
+
+@given(
+    point=st.sampled_from(list(HookPoint)),
+    action=st.sampled_from([None, *map(str, Decision)]),
+    data=st.dictionaries(st.sampled_from(KEYS), PIECES, max_size=4),
+)
+def test_the_schema_and_the_reading_of_an_answer_agree(point, action, data):
+    if action is not None:
+        data["action"] = action
+    published = schemas._validator(point).is_valid(data)
+    try:
+        schemas._answer(point).validate_python(data)
+    except ValidationError:
+        assert not published
+        refused(point, data)
+    else:
+        assert published
 
 
 def test_a_long_text_is_not_repeated_whole():

@@ -118,7 +118,7 @@ async def test_models_are_checked_as_the_data_they_hold():
 async def test_what_is_no_json_is_blocked_not_let_through():
     registry = checked("on_result", "transform", schema={"items": {"type": "number"}})
     verdict = await registry.fire("on_result", ["\ud800"])
-    assert_blocked(verdict, reason="no JSON data", status=422)
+    assert_blocked(verdict, by="schema_check", status=422)
 
 
 async def test_false_lets_nothing_through():

@@ -234,6 +234,18 @@ async def test_a_gates_word_on_a_value_that_was_edited_since_no_longer_counts(sa
     assert (verdict.decision, verdict.value.content) == ("continue", "fine")
 
 
+@pytest.mark.parametrize("edited", [False, True])
+@pytest.mark.parametrize("later", [Stop("cut"), Retry("again"), Block("no")])
+async def test_what_the_rest_of_the_lane_decides_after_an_approval_counts(edited, later, sample):
+    answer = Approval(approved=True, value="edited") if edited else YES
+    registry = HookRegistry(ask=Desk(answer))
+    asks(registry, "a", point="after_llm_call")
+    registry.register(lambda event: later, "after_llm_call", name="later")
+    registry.register(lambda event: None, "after_llm_call", name="g", lane="gate")
+    verdict = await registry.fire("after_llm_call", sample("after_llm_call"))
+    assert (verdict.decision, verdict.hook) == (later.decision, "later")
+
+
 async def test_observers_run_once_after_the_answers():
     registry = HookRegistry(ask=Desk(YES, NO))
     seen = []

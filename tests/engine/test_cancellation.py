@@ -170,7 +170,7 @@ async def test_it_surfaces_if_a_condition_swallows_it(answer):
         except asyncio.CancelledError:
             return answer
 
-    registry.register(lambda event: None, POINT, name="h", when=condition)
+    registry.register(lambda event: seen.append(0), POINT, name="h", when=condition)
     registry.register(lambda event: seen.append(1), POINT, name="next")
     task = asyncio.create_task(registry.fire(POINT, {}))
     await asyncio.sleep(0.01)
@@ -351,6 +351,44 @@ async def test_what_a_hook_cancels_within_itself_stays_within_it(lane, fn):
     verdict = await registry.fire(POINT, {})
     assert [record.failure for record in verdict.records] == [None] * 4
     assert seen == ["next"]
+
+
+async def tidies_up():
+    try:
+        await asyncio.sleep(10)
+    finally:
+        await asyncio.sleep(0.02)
+
+
+async def fails_soon():
+    raise ValueError("child")
+
+
+async def group_waits_for_its_children(event):
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tidies_up())
+        group.create_task(fails_soon())
+
+
+async def group_with_a_body_waits_for_its_children(event):
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tidies_up())
+        group.create_task(fails_soon())
+        await asyncio.sleep(10)
+
+
+@pytest.mark.parametrize(
+    "fn", [group_waits_for_its_children, group_with_a_body_waits_for_its_children]
+)
+async def test_it_surfaces_from_a_group_that_is_failing_already(fn):
+    stage = Stage(fn)
+    task = asyncio.create_task(stage.registry.fire(POINT, {}))
+    await stage.started.wait()
+    await asyncio.sleep(0.01)  # the group has failed, and waits for the child that tidies up
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    stage.check()
 
 
 async def test_closing_a_dispatch_ends_its_records():

@@ -206,6 +206,28 @@ async def test_injected_messages_have_to_be_messages(messages, sample):
     assert verdict.decision == "fail"
 
 
+async def test_an_injected_message_that_contains_itself_is_a_breach(sample):
+    message = {}
+    message["self"] = message
+    verdict = await fired(
+        lambda event: Continue(inject=[message]), "after_llm_call", sample("after_llm_call")
+    )
+    assert (verdict.decision, verdict.records[1].failure) == ("fail", "invalid")
+
+
+class Incomparable:
+    def __eq__(self, other):
+        raise ValueError("like an array")
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("lane", ["transform", "gate", "observe"])
+async def test_a_value_need_not_be_comparable(lane):
+    verdict = await fired(lambda event: Continue(Incomparable()), "on_result", lane=lane)
+    assert verdict.records[1].failure == (None if lane == "transform" else "invalid")
+
+
 @pytest.mark.parametrize(
     "wrong", [True, False, 0, "", "block", {"a": 2}, [], object(), Block, Outcome()]
 )

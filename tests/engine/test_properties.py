@@ -348,10 +348,8 @@ def built(point, plans, limit, sink=None):
     return scope
 
 
-@quick
-@given(case=cases, limit=st.integers(0, 4), times=st.integers(1, 3))
-def test_verdict_and_records_are_those_of_the_model(case, limit, times):
-    point, plans = case
+def check(point, plans, limit, times):
+    """Fire some times, and hold each verdict against the model's."""
 
     async def fire_all():
         told = []
@@ -367,6 +365,21 @@ def test_verdict_and_records_are_those_of_the_model(case, limit, times):
     budget = Budget(limit)
     asyncio.run(fire_all())
     assert budget.used <= limit
+
+
+@quick
+@given(case=cases, limit=st.integers(0, 4), times=st.integers(1, 3))
+def test_verdict_and_records_are_those_of_the_model(case, limit, times):
+    check(*case, limit, times)
+
+
+ASKING = ["ask", "ask", "pass", "change", "last", "stop", "retry", "block"]
+
+
+@quick
+@given(plans=plans("after_llm_call", ASKING), limit=st.integers(1, 4))
+def test_asking_a_person_goes_as_in_the_model(plans, limit):
+    check("after_llm_call", plans, limit, 2)
 
 
 def compare(model, verdict, told):

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from checkrail.engine.outcomes import Block, Continue
+from checkrail.engine.asks import Approval
+from checkrail.engine.outcomes import Ask, Block, Continue
 from checkrail.engine.registry import HookRegistry
 
 POINT = "on_result"
@@ -180,6 +181,52 @@ async def test_where_the_lane_is_cut_off_before_the_redaction_no_value_is_told(t
         await task
     assert len(told) == 4
     assert SECRET not in everything(told)
+
+
+@pytest.mark.parametrize("waiting", ["for a person", "for a gate"])
+async def test_where_an_ask_holds_the_lane_and_all_is_cut_off_no_value_is_told(waiting, told):
+    started = asyncio.Event()
+
+    async def waits(question_or_event):
+        started.set()
+        await asyncio.sleep(10)
+
+    registry = HookRegistry(told.append, ask=waits)
+    registry.register(lambda event, value: Continue({**value, "n": 1}), POINT, name="first")
+    registry.register(lambda event: Ask("may it?"), POINT, name="asks")
+    redacting(registry)
+    if waiting == "for a gate":
+        registry.register(waits, POINT, name="gate", lane="gate")
+    task = asyncio.create_task(registry.fire(POINT, {"text": SECRET}))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert kinds(told[:4]) == ["hook_start", "hook_complete"] * 2
+    assert SECRET not in everything(told)
+
+
+async def test_while_an_ask_holds_the_lane_no_value_is_told(told):
+    seen = []
+
+    async def ask(question):
+        await asyncio.sleep(0)
+        seen.append(everything(told))
+        return Approval(approved=True)
+
+    async def gate(event):
+        await asyncio.sleep(0.01)
+        seen.append(everything(told))
+
+    registry = HookRegistry(told.append, ask=ask)
+    registry.register(lambda event, value: Continue({**value, "n": 1}), POINT, name="first")
+    registry.register(lambda event: Ask("may it?"), POINT, name="asks")
+    redacting(registry)
+    registry.register(gate, POINT, name="gate", lane="gate")
+    verdict = await registry.fire(POINT, {"text": SECRET})
+    assert verdict.value == {"text": "***"}
+    assert len(seen) == 3  # the gate, the person, and the gate again on what was redacted
+    assert SECRET not in "".join([*seen, everything(told), everything(verdict.records)])
 
 
 async def test_a_redaction_needs_its_value():

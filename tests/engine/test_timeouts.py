@@ -254,6 +254,24 @@ async def test_what_a_hook_that_was_left_behind_answers_in_the_end_is_discarded(
 
 
 @pytest.mark.parametrize("answer", [False, True])
+async def test_a_hook_whose_condition_used_up_its_time_is_not_called(answer):
+    registry, calls = HookRegistry(), []
+
+    async def condition(event):
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            return answer
+
+    registry.register(
+        lambda event: calls.append("h"), POINT, name="h", timeout=0.02, when=condition
+    )
+    verdict = await registry.fire(POINT, {})
+    assert verdict.records[1].failure == "timeout"
+    assert calls == []
+
+
+@pytest.mark.parametrize("answer", [False, True])
 @pytest.mark.usefixtures("short_grace")
 async def test_a_condition_that_was_left_behind_starts_nothing_more(answer, told):
     registry, calls, done = HookRegistry(told.append), [], asyncio.Event()

@@ -79,9 +79,9 @@ def read_answer(contract: Contract, data: Any) -> BaseModel:
 
 def _keys(contract: Contract, data: Any) -> list[str]:
     """Give the keys that an answer with this action may have."""
-    action = data.get("action") if isinstance(data, dict) else None
-    known = dict(zip(_allowed(contract), _branches(contract), strict=True))
-    return list(known[action].model_fields) if action in known else []
+    action = data.get("action", Decision.CONTINUE) if isinstance(data, dict) else None
+    known = zip(_allowed(contract), _branches(contract), strict=True)
+    return [key for decision, kind in known if decision == action for key in kind.model_fields]
 
 
 def compiled(document: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""`checkrail check`: is a file right, and what will it do?"""
+"""`checkrail check` says whether a file is right, and what it will do."""
 
 from __future__ import annotations
 

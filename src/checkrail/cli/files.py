@@ -6,6 +6,8 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING
 
+import click
+
 from checkrail.cli.app import REFUSED_FILE
 from checkrail.cli.show import as_json, console
 
@@ -25,7 +27,7 @@ def read(path: Path, *, as_data: bool) -> Loaded:
         problems = error.problems
     if as_data:
         told = {"file": str(path), "ok": False, "problems": list(map(dataclasses.asdict, problems))}
-        print(as_json(told))
+        click.echo(as_json(told))
     else:
         tell(problems, "red")
         noun = "problem" if len(problems) == 1 else "problems"

@@ -1,4 +1,4 @@
-"""`checkrail fire`: what would these hooks say to this?"""
+"""`checkrail fire` tries the hooks of a file on one event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`checkrail hooks`: what is built in?"""
+"""`checkrail hooks` shows what is built in."""
 
 from __future__ import annotations
 

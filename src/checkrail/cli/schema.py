@@ -1,6 +1,8 @@
-"""`checkrail schema`: what is sent to a hook outside the process, and what may it answer?"""
+"""`checkrail schema` prints what hooks outside the process are sent, and may answer."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import click
 
@@ -26,7 +28,7 @@ def command(point: str | None, *, as_data: bool) -> None:
 
 
 def _print_points(*, as_data: bool) -> None:
-    told = [
+    told: list[dict[str, Any]] = [
         {
             "point": str(point),
             "value": contract.value.__name__ if contract.value is not object else "JSON",

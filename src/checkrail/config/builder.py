@@ -125,7 +125,7 @@ class Builder:
 
     def _refused(self, entry: Entry, problem: str, remedy: str) -> None:
         """Report what the engine or an action refused, at the first key that it speaks of."""
-        words = re.findall(r"\w+", problem)
+        words = [word for part in re.findall(r"\w+", problem) for word in (part, part.rstrip("s"))]
         if problem.startswith("it "):  # what was imported, and not how it is to be treated
             words += ["path", "function"]
         self.report.add(entry.said.place(*words), problem, "", remedy)

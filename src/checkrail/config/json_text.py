@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from typing import Any
 
-from checkrail.config.nodes import Members, Node, UnreadableError, check_depth, flattened
+from checkrail.config.nodes import MAX_DEPTH, Members, Node, UnreadableError, flattened
 from checkrail.config.problems import Report, Where
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
@@ -21,14 +21,25 @@ def parse_json(text: str, report: Report) -> tuple[Any, dict[Where, int]]:
     """Parse JSON into plain data and the line of every place in it."""
     if not text.strip():
         return None, {}
+    _check_depth(text)
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
         found = f"{error.msg[0].lower()}{error.msg[1:]} at column {error.colno}"
         raise UnreadableError(error.lineno, found, "JSON") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UnreadableError(None, str(error), "JSON") from None
     return flattened(_Walk(text, report).node(()))
+
+
+def _check_depth(text: str) -> None:
+    """Refuse deep nesting before the parser meets it: how much it bears differs by version."""
+    depth = 0
+    for found in _TOKEN.finditer(text):
+        depth += (found[0] in "{[") - (found[0] in "}]")
+        if depth > MAX_DEPTH:
+            line = text.count("\n", 0, found.start()) + 1
+            raise UnreadableError(line, f"values nested more than {MAX_DEPTH} deep", "fewer levels")
 
 
 class _Walk:
@@ -47,7 +58,6 @@ class _Walk:
         return self.value(*self.next(), where)
 
     def value(self, token: str, line: int, where: Where) -> Node:
-        check_depth(where, line)
         if token == "{":  # noqa: S105 - a token of JSON
             return Node(line, self.members(where))
         if token == "[":  # noqa: S105 - a token of JSON

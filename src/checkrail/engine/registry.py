@@ -5,60 +5,26 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Unpack
 
 from checkrail.engine.binding import Bound
 from checkrail.engine.errors import HookRefusedError, suggestion
 from checkrail.engine.event import Context
 from checkrail.engine.hook import Hook, HookSpec, declare
-from checkrail.engine.matchers import Pattern
 from checkrail.engine.plan import Plan, compiled
-from checkrail.engine.points import Decision, point_named
+from checkrail.engine.points import point_named
 from checkrail.engine.scope import Budget, Scope, Sink
 from checkrail.engine.verdict import Verdict, passed
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from checkrail.engine.asks import AskHandler
+    from checkrail.engine.options import HookOptions
     from checkrail.engine.records import History
     from checkrail.engine.watch import Walker, Watchdog
 
 DEFAULT_RUN_RETRIES = 10
 NO_IDS = Context()
-
-Patterns = Pattern | Iterable[Pattern]
-
-
-class HookOptions(TypedDict, total=False):
-    """How a hook is to be treated; what is not said has a default."""
-
-    lane: str | None
-    priority: int
-    tools: Patterns
-    agents: Patterns
-    models: Patterns
-    users: Patterns
-    channels: Patterns
-    tags: Patterns
-    when: Callable[..., Any] | None
-    timeout: float | timedelta | None
-    timeout_seconds: float
-    on_error: str | Mapping[str, str] | None
-    failure_mode: str
-    mode: str
-    enabled: bool
-    max_retries: int
-    background: bool
-    optional: bool
-    thread: bool
-    stream: str
-    config: Mapping[str, Any]
-    source: str
-    target_type: str
-    target_name: str
-    decisions: frozenset[Decision] | None
 
 
 class HookRegistry:

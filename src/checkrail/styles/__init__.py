@@ -1,12 +1,33 @@
-"""Ways to write a hook, each a thin layer on the engine."""
+"""Ways to write a hook, each a thin layer on the engine. Each is imported when it is first used."""
 
-from checkrail.styles.agent_status import LIVE, AgentEvent, AgentStatus, Live
-from checkrail.styles.decorators import Hooks
-from checkrail.styles.fluent import HookDecision, On, on
-from checkrail.styles.hook_context import HookContext, HookEvent
-from checkrail.styles.proxy import adapt, is_proxy_hook
-from checkrail.styles.run_context import RunContext
-from checkrail.styles.run_hooks import RunHooks
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from checkrail.styles.agent_status import LIVE, AgentEvent, AgentStatus, Live
+    from checkrail.styles.decorators import Hooks
+    from checkrail.styles.fluent import HookDecision, On, on
+    from checkrail.styles.hook_context import HookContext, HookEvent
+    from checkrail.styles.proxy import adapt, is_proxy_hook
+    from checkrail.styles.run_context import RunContext
+    from checkrail.styles.run_hooks import RunHooks
+
+_HOME = {
+    "LIVE": "agent_status",
+    "AgentEvent": "agent_status",
+    "AgentStatus": "agent_status",
+    "HookContext": "hook_context",
+    "HookDecision": "fluent",
+    "HookEvent": "hook_context",
+    "Hooks": "decorators",
+    "Live": "agent_status",
+    "On": "fluent",
+    "RunContext": "run_context",
+    "RunHooks": "run_hooks",
+    "adapt": "proxy",
+    "is_proxy_hook": "proxy",
+    "on": "fluent",
+}
 
 __all__ = [
     "LIVE",
@@ -24,3 +45,11 @@ __all__ = [
     "is_proxy_hook",
     "on",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a way to write hooks."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return found

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from checkrail.engine.event import Event
 from checkrail.engine.hook import HookSpec, declare
 from checkrail.engine.outcomes import Outcome
-from checkrail.engine.registry import HookOptions, HookRegistry
+from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import (
     AgentResponse,
     AssistantMessage,
@@ -25,31 +25,13 @@ from checkrail.engine.values import (
 from checkrail.styles.fluent import On, on
 
 if TYPE_CHECKING:
-    from checkrail.engine.asks import AskHandler
-    from checkrail.engine.records import History
-    from checkrail.engine.scope import Sink
+    from checkrail.styles.options import DecoratorOptions, RegistryOptions
 
 Answer = Outcome | None | Awaitable[Outcome | None]
 
 V = TypeVar("V")
 A = TypeVar("A", bound=Answer)
 F = TypeVar("F", bound=Callable[..., Answer])
-
-
-class DecoratorOptions(HookOptions, total=False):
-    """The options of a hook, with its name; `when` may also be a CEL expression."""
-
-    name: str
-    when: Callable[..., Any] | str | None  # type: ignore[misc]
-
-
-class RegistryOptions(TypedDict, total=False):
-    """What a `Hooks` that makes its own registry can be told about it."""
-
-    sink: Sink | Iterable[Sink] | None
-    ask: AskHandler | None
-    history: History
-    max_retries: int
 
 
 class At(Generic[V]):

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from checkrail.engine.errors import HookRefusedError, suggestion
 from checkrail.engine.event import Event
@@ -23,8 +23,11 @@ from checkrail.engine.outcomes import (
     Stop,
 )
 from checkrail.engine.points import Decision, places
-from checkrail.engine.registry import HookOptions, HookRegistry
+from checkrail.engine.registry import HookRegistry
 from checkrail.styles.agent_status import AgentStatus, appended, status_of
+
+if TYPE_CHECKING:
+    from checkrail.engine.options import HookOptions
 
 HookDecision = Decision
 

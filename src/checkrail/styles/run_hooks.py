@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, overload
 
 from checkrail.engine.binding import is_async_callable
 from checkrail.engine.errors import HookRefusedError
@@ -14,8 +14,11 @@ from checkrail.engine.event import Event
 from checkrail.engine.hook import HookSpec, declare
 from checkrail.engine.outcomes import Outcome, RejectRun
 from checkrail.engine.points import HookPoint, Lane
-from checkrail.engine.registry import HookOptions, HookRegistry
+from checkrail.engine.registry import HookRegistry
 from checkrail.styles.run_context import RunContext, run_context
+
+if TYPE_CHECKING:
+    from checkrail.styles.options import RunHookOptions
 
 log = logging.getLogger("checkrail")
 
@@ -23,12 +26,6 @@ DEFAULT_RUN_TIMEOUT = 10.0
 
 RunHook = Callable[[RunContext], object]
 H = TypeVar("H", bound=RunHook)
-
-
-class RunHookOptions(HookOptions, total=False):
-    """The options of a hook, with its name."""
-
-    name: str
 
 
 class Declared(NamedTuple):
