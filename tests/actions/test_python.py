@@ -268,6 +268,17 @@ def test_a_syntax_error_tells_file_and_line(write, tmp_path):
     assert f"in {path}, line 2" in error
 
 
+@pytest.mark.parametrize("content", [b"x = 1\0", b"x = '\xff'"])
+def test_a_file_that_is_no_source_at_all(content, write, tmp_path):
+    write("hooks.py", "").write_bytes(content)
+    assert "hooks.py could not be imported" in str(refused("./hooks.py:hooks", tmp_path))
+
+
+def test_a_file_that_takes_its_folder_off_the_path_itself(write, tmp_path):
+    write("hooks.py", "import sys, os\nsys.path.remove(os.path.dirname(__file__))\nhooks = 1")
+    assert load("./hooks.py:hooks", tmp_path) == 1
+
+
 def test_a_file_that_imports_what_is_not_there(write, tmp_path):
     path = write("hooks.py", "\nimport no_such_package_at_all\n")
     error = str(refused("./hooks.py:hooks", tmp_path))

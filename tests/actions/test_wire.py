@@ -325,6 +325,7 @@ def test_what_an_answer_means(point, data, current, outcome):
         ),
         ("before_tool_call", {"action": "block", "status": True}, "at $.status: found True"),
         ("before_tool_call", {"action": "block", "status": 200}, "at $.status: found 200"),
+        ("before_tool_call", {"action": "block", "reason": b"x"}, "at $.reason: found bytes"),
         ("before_tool_call", {"action": "block", "reason": ["x"]}, "at $.reason: found a list"),
         ("before_tool_call", {"action": "block", "resaon": "x"}, "did you mean 'reason'?"),
         (

@@ -1,6 +1,7 @@
 """A cancellation from outside always gets through."""
 
 import asyncio
+import contextvars
 import time
 
 import pytest
@@ -396,4 +397,12 @@ async def test_closing_a_dispatch_ends_its_records():
     dispatch = stage.registry.fire(POINT, {})
     dispatch.send(None)
     dispatch.close()
+    stage.check()
+
+
+async def test_closing_a_dispatch_from_another_context_ends_its_records():
+    stage = Stage(waits)
+    dispatch = stage.registry.fire(POINT, {})
+    dispatch.send(None)
+    contextvars.copy_context().run(dispatch.close)
     stage.check()

@@ -139,6 +139,24 @@ async def test_it_holds_in_a_task_that_outlives_the_dispatch():
     assert seen == ["h"]
 
 
+async def test_it_holds_in_a_task_that_outlives_a_dispatch_of_several_hooks():
+    registry, seen, tasks = HookRegistry(), [], []
+
+    async def later():
+        await asyncio.sleep(0.01)
+        await registry.fire("before_run", {})
+
+    async def work():
+        tasks.append(asyncio.create_task(later()))
+
+    counting(registry, "a", seen, work)
+    counting(registry, "b", seen)
+    await registry.fire("before_run", {})
+    for _ in range(3):
+        await asyncio.gather(*tasks)
+    assert seen == ["a", "b", "b"]
+
+
 async def test_it_holds_for_work_in_a_thread():
     registry, seen = HookRegistry(), []
 

@@ -373,11 +373,28 @@ def test_verdict_and_records_are_those_of_the_model(case, limit, times):
     check(*case, limit, times)
 
 
-ASKING = ["ask", "ask", "pass", "change", "last", "stop", "retry", "block"]
+ASKING = {
+    "transform": ["ask", "ask", "change", "last", "stop", "retry", "pass"],
+    "gate": ["ask", "pass", "pass", "stop"],
+    "observe": ["pass"],
+}
 
 
-@quick
-@given(plans=plans("after_llm_call", ASKING), limit=st.integers(1, 4))
+@st.composite
+def asking(draw):
+    """Hooks of which many ask, and few keep that from mattering."""
+    made = []
+    for number in range(draw(st.integers(2, 6))):
+        lane = draw(st.sampled_from(["transform", "transform", "gate", "observe"]))
+        does = draw(st.sampled_from(ASKING[lane]))
+        answer = draw(st.sampled_from(["approve", "edit", "edit", "deny"]))
+        style = draw(st.sampled_from(["sync", "suspends"]))
+        made.append(Plan(f"h{number}", does, lane, number % 2, style=style, answer=answer))
+    return made
+
+
+@settings(quick, max_examples=400)
+@given(plans=asking(), limit=st.integers(1, 4))
 def test_asking_a_person_goes_as_in_the_model(plans, limit):
     check("after_llm_call", plans, limit, 2)
 

@@ -173,3 +173,11 @@ async def test_a_scope_with_more_ids_bound_keeps_the_others():
     await scope.fire(POINT, {}, tool_call_id="t")
     assert (seen[0].run_id, seen[0].agent_name, seen[0].tool_call_id) == ("r", "b", "t")
     assert scope.has(POINT)
+
+
+async def test_a_point_without_hooks_lets_everything_pass_in_every_scope():
+    registry = HookRegistry()
+    inner = HookRegistry().scope(parent=registry.scope())
+    for fires in (registry, registry.scope(run_id="r"), inner):
+        verdict = await fires.fire(POINT, {"a": 1})
+        assert (verdict.decision, verdict.value, verdict.records) == ("continue", {"a": 1}, ())

@@ -134,6 +134,22 @@ async def test_a_redaction_leaves_no_earlier_form_anywhere(told):
     assert by_name["redact"].wire()["redacted"] is True
 
 
+async def test_what_hooks_said_of_the_earlier_form_is_redacted_too(told):
+    registry = HookRegistry(told.append)
+
+    def quotes(event, value):
+        raise ValueError(f"cannot read {value['text']}")
+
+    registry.register(quotes, POINT, name="fails")
+    registry.register(
+        lambda event, value: Block(f"not {value['text']}"), POINT, name="shadow", mode="shadow"
+    )
+    redacting(registry)
+    verdict = await registry.fire(POINT, {"text": SECRET})
+    assert kinds(told[1::2]) == ["hook_failed", "hook_blocked", "hook_complete"]
+    assert SECRET not in everything(told) + everything(verdict.records)
+
+
 async def test_changes_after_a_redaction_are_kept_whole(told):
     registry = HookRegistry(told.append)
     redacting(registry)

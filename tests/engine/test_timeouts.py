@@ -228,8 +228,9 @@ async def test_a_hook_that_swallows_its_cancellation_for_ever_is_left_behind(
     assert [record.record_id for record in verdict.records] == [r.record_id for r in told]
 
 
+@pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.usefixtures("short_grace")
-async def test_what_a_hook_that_was_left_behind_answers_in_the_end_is_discarded(told):
+async def test_what_a_hook_that_was_left_behind_answers_in_the_end_is_discarded(raises, told):
     registry, calls, done = HookRegistry(told.append), [], asyncio.Event()
 
     async def hook(event):
@@ -241,6 +242,8 @@ async def test_what_a_hook_that_was_left_behind_answers_in_the_end_is_discarded(
             except asyncio.CancelledError:
                 continue
         done.set()
+        if raises:
+            raise ValueError("late")
         return Block("late")
 
     registry.register(hook, POINT, name="h", timeout=0.02)
@@ -308,3 +311,19 @@ async def test_a_timer_of_a_hook_that_was_left_behind_does_not_hit_the_caller(fo
     registry.register(hook, POINT, name="h", timeout=0.02)
     await registry.fire(POINT, {})
     await asyncio.sleep(0.2)
+
+
+async def test_a_hook_that_suspends_where_there_is_no_task_is_told_so():
+    """As in a callback of the event loop, where nothing could ever wake it."""
+    registry, caught = HookRegistry(), asyncio.get_running_loop().create_future()
+    registry.register(quick, POINT, name="h")
+
+    def callback():
+        dispatch = registry.fire(POINT, {})
+        try:
+            dispatch.send(None)
+        except RuntimeError as error:
+            caught.set_result(str(error))
+
+    asyncio.get_running_loop().call_soon(callback)
+    assert "task" in await caught

@@ -194,6 +194,8 @@ class Dumped:
         (Dumped(), {"mode": "json"}),
         (1j, "<complex>"),
         (True, True),
+        (1.5, 1.5),
+        ([float("nan"), float("inf")], ["nan", "inf"]),
     ],
 )
 def test_plain_gives_json_data_of_what_users_bring(value, data):

@@ -105,6 +105,9 @@ class Builder:
             self._wrong_config(entry, error)
         except ActionError as error:
             self._refused(entry, error.problem, error.remedy)
+        except Exception as error:  # noqa: BLE001 - one hook that cannot be made hides no other
+            found = f"the hook cannot be made: {type(error).__name__}: {error}"
+            self.report.add(entry.said.place("config"), found)
         return None
 
     def _not_loaded(self, entry: Entry, error: NotLoadedError) -> None:
@@ -126,6 +129,8 @@ class Builder:
     def _refused(self, entry: Entry, problem: str, remedy: str) -> None:
         """Report what the engine or an action refused, at the first key that it speaks of."""
         words = [word for part in re.findall(r"\w+", problem) for word in (part, part.rstrip("s"))]
+        if "background" in words:
+            words.append("mode")  # async is another word for it
         if problem.startswith("it "):  # what was imported, and not how it is to be treated
             words += ["path", "function"]
         self.report.add(entry.said.place(*words), problem, "", remedy)

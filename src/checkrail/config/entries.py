@@ -97,8 +97,10 @@ class EntryReader:
                 hint = "they are two names of one thing"
                 found = "both `timeout` and `timeout_seconds`"
                 self.report.add(place, found, "one of them", hint)
-            keys[known] = self._expanded(key, value, place)
-            at[known] = place
+            before = len(self.report.problems)
+            expanded = self._expanded(key, value, place)
+            if len(self.report.problems) == before:
+                keys[known], at[known] = expanded, place
         return Said(where, keys, at)
 
     def _expanded(self, key: str, value: Any, where: Where) -> Any:
@@ -190,11 +192,8 @@ def _check_together(said: Said, report: Report) -> None:
     if keys.get("background") is False and keys.get("mode") == "async":
         found = "both `background: false` and `mode: async`"
         report.add(said.place("background"), found, "one of them")
-    lane = keys.get("lane", "observe")
-    if lane != "observe" and (keys.get("background") or keys.get("mode") == "async"):
-        found = f"lane {lane} for a hook in the background"
-        report.add(said.place("lane"), found, "lane observe", "nobody waits for what it decides")
+    lane = keys.get("lane", "transform")
     changes = next((key for key in ("set", "redact", "inject") if key in keys), None)
-    if changes and keys.get("lane", "transform") != "transform" and "retry" not in keys:
+    if changes and lane != "transform" and "retry" not in keys:
         found = f"`{changes}` in lane {lane}, where nothing can be changed"
         report.add(said.place(changes), found, "lane transform")

@@ -140,7 +140,10 @@ def _build_object(hooks: Mapping[str, Any], reader: EntryReader, builder: Builde
     if timeout is not None and not seconds(timeout, ("hooks", "timeout"), report):
         timeout = None
     if "path" in hooks and text(hooks["path"], where, report):
-        builder.add_object(reader.environment.expand(hooks["path"], where), timeout, where)
+        before = len(report.problems)
+        path = reader.environment.expand(hooks["path"], where)
+        if len(report.problems) == before:
+            builder.add_object(path, timeout, where)
     elif "timeout" in hooks and "path" not in hooks:
         hint = "defaults.timeout is for all hooks"
         found = "`timeout` without `path`"

@@ -91,7 +91,7 @@ def _tell(
 ) -> None:
     kind, given = items[0]["type"], items[0]["input"]
     if kind == "missing":
-        report.add(where[:-1], f"`{path[-1]}` is missing", "it has to be said")
+        report.add(where[:-1], f"`{path[-1]}` is missing", "a value for it")
     elif kind == "extra_forbidden":
         known = [field.alias or name for name, field in model.model_fields.items()]
         report.unknown(where, "key", str(path[-1]), known if len(path) == 1 else ())

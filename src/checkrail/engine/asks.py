@@ -56,7 +56,12 @@ async def settle_asks(d: Dispatch) -> None:
     if not asking:
         return
     for bound, ask in asks:
-        refused = await _refused(d, bound, ask)
+        try:
+            refused = await _refused(d, bound, ask)
+        except BaseException:
+            if held:
+                d.forget()
+            raise
         if refused is not None:
             ruling.decide(bound, refused)
             return

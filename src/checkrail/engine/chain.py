@@ -184,7 +184,7 @@ async def quietly(d: Dispatch, asking: Awaitable[Any]) -> Any:
         met = await asking
     finally:
         d.quiet = False
-    if not met and d.watch is not None and d.watch.interrupted:
+    if d.watch is not None and d.watch.interrupted:
         raise asyncio.CancelledError
     return met
 
@@ -248,7 +248,7 @@ def nest(d: Dispatch, parent: Dispatch) -> None:
         outer = outer.parent
     if depth > MAX_DEPTH:
         reason = f"hooks within hooks, {depth} deep at {d.chain.point}: the limit is {MAX_DEPTH}"
-        d.rule().outcome = Fail(reason, "hook_depth")
+        d.rule().engine = Fail(reason, "hook_depth")
         d.lanes = ()
         return
     lanes = tuple((lane, others(entries, at_work)) for lane, entries in d.chain.lanes)

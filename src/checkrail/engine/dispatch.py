@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkrail.engine.event import variant
-from checkrail.engine.frozen import freeze
 from checkrail.engine.outcomes import UNSET, Ask, Outcome
 from checkrail.engine.points import Decision, Lane
 from checkrail.engine.records import Call, HookRecord, RecordDraft, RecordKind, Traced
@@ -44,27 +43,54 @@ STRICTNESS = {
 }
 
 
+class Decided(NamedTuple):
+    """One decision: what, by whom, and what a `replace` or `stop` brought."""
+
+    outcome: Outcome
+    by: Bound
+    brought: Any
+
+    @property
+    def strictness(self) -> int:
+        """How strict it is."""
+        return STRICTNESS[self.outcome.decision]
+
+
 class Ruling:
     """What the hooks of a dispatch have decided, as far as it is more than going on."""
 
-    __slots__ = ("approved", "asks", "brought", "by", "gated", "given", "held", "inject", "outcome")
+    __slots__ = ("approved", "asks", "engine", "gate", "gated", "held", "inject", "transform")
 
     def __init__(self) -> None:
-        self.outcome: Outcome | None = None
-        self.by: Bound | None = None
-        self.brought: Any = UNSET
+        self.engine: Outcome | None = None
+        self.transform: Decided | None = None
+        self.gate: Decided | None = None
         self.inject: tuple[Mapping[str, Any], ...] = ()
         self.asks: tuple[tuple[Bound, Ask], ...] = ()
         self.held: tuple[Entry, ...] = ()
         self.approved: tuple[tuple[Bound, str], ...] = ()
         self.gated: Any = UNSET
-        self.given: tuple[Outcome | None, Bound | None, Any] = (None, None, UNSET)
 
     def decide(self, bound: Bound, outcome: Outcome, brought: Any = UNSET) -> None:
-        """Take a decision if it is stricter than what was decided before."""
-        known = self.outcome
-        if known is None or STRICTNESS[outcome.decision] > STRICTNESS[known.decision]:
-            self.outcome, self.by, self.brought = outcome, bound, brought
+        """Take a decision if it is stricter than what its lane decided before."""
+        made = Decided(outcome, bound, brought)
+        if bound.lane is Lane.TRANSFORM:
+            self.transform = made
+        elif self.gate is None or made.strictness > self.gate.strictness:
+            self.gate = made
+
+    @property
+    def decided(self) -> Decided | None:
+        """The strictest decision; on a tie the first."""
+        if self.transform is None or self.gate is None:
+            return self.transform or self.gate
+        return self.gate if self.gate.strictness > self.transform.strictness else self.transform
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What was decided."""
+        decided = self.decided
+        return self.engine if decided is None else decided.outcome
 
     def enter_gates(self, value: Any) -> bool:
         """Let gates look at a value, unless it is refused or they have seen it already.
@@ -73,35 +99,27 @@ class Ruling:
         """
         if self.refused or self.gated is value:
             return False
-        if self.gated is UNSET:
-            self.given = self.outcome, self.by, self.brought
-        else:
-            self.outcome, self.by, self.brought = self.given
+        self.gate = None
         self.gated = value
         return True
 
-    def add_messages(self, messages: Any) -> None:
-        """Keep messages that a hook wants in the conversation."""
-        self.inject = (*self.inject, *freeze(list(messages)))
-
     def result(self, value: Any) -> Any:
         """Give what a `replace` or `stop` brought, else the value as it is."""
-        return value if self.brought is UNSET else self.brought
+        decided = self.decided
+        return value if decided is None or decided.brought is UNSET else decided.brought
 
     @property
     def refused(self) -> bool:
         """Whether the work is blocked or has failed."""
-        return self.outcome is not None and self.outcome.decision in (
-            Decision.BLOCK,
-            Decision.FAIL,
-        )
+        outcome = self.outcome
+        return outcome is not None and outcome.decision in (Decision.BLOCK, Decision.FAIL)
 
     @property
     def asking(self) -> bool:
         """Whether a person has to be asked: not if the work is refused or retried anyway."""
-        known = self.outcome
+        decided = self.decided
         return bool(self.asks) and (
-            known is None or STRICTNESS[known.decision] < STRICTNESS[Decision.ASK]
+            decided is None or decided.strictness < STRICTNESS[Decision.ASK]
         )
 
 

@@ -57,13 +57,13 @@ def patterns(given: Pattern | Iterable[Pattern]) -> tuple[Pattern, ...]:
     return (given,) if isinstance(given, (str, re.Pattern)) else tuple(given)
 
 
-def compiled(pattern: Pattern) -> re.Pattern[str]:
-    """Compile a pattern: a glob, or a regular expression between slashes."""
+def compiled(pattern: Pattern) -> Callable[[str], object]:
+    """Compile a pattern: a regular expression between slashes is searched, a glob is the whole."""
     if isinstance(pattern, re.Pattern):
-        return pattern
+        return pattern.search
     if len(pattern) > 1 and pattern[0] == pattern[-1] == "/":
-        return re.compile(pattern[1:-1])
-    return re.compile(fnmatch.translate(pattern))
+        return re.compile(pattern[1:-1]).search
+    return re.compile(fnmatch.translate(pattern)).match
 
 
 def matcher(match: Mapping[str, tuple[Pattern, ...]]) -> Test | None:
@@ -75,8 +75,8 @@ def matcher(match: Mapping[str, tuple[Pattern, ...]]) -> Test | None:
 
 
 def _field_test(read: Callable[[Any], Any], given: tuple[Pattern, ...]) -> Test:
-    exact = {item for item in given if isinstance(item, str) and not re.search(r"[*?\[/]", item)}
-    searches = [compiled(item).search for item in given if item not in exact]
+    searches = [compiled(item) for item in given]
+    exact = {item for item in given if isinstance(item, str) and re.fullmatch(r"[\w.-]+", item)}
 
     def hit(found: Any) -> bool:
         if found in exact:

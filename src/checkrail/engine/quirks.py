@@ -24,5 +24,7 @@ def group_at(waiting: Any) -> asyncio.TaskGroup | None:
         waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
     if frame is None or frame.f_code is not asyncio.TaskGroup.__aexit__.__code__:
         return None
+    if frame.f_locals["et"] is not None:
+        return None  # its request reached the body, and it has taken it back
     group: asyncio.TaskGroup = frame.f_locals["self"]
     return group if getattr(group, "_parent_cancel_requested", False) else None

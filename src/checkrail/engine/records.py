@@ -62,6 +62,9 @@ class Call:
         if self.before is not UNSET:
             self.before = self.after = UNSET
             self.redacted = True
+        self.reason = ""
+        if self.error is not None:
+            self.error = f"{self.bound.where} failed; what it said was redacted"
 
 
 Traced = Call | tuple["Bound", float, float]

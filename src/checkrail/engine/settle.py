@@ -11,6 +11,7 @@ from typing import Any
 from checkrail.engine.binding import Bound, Entry
 from checkrail.engine.dispatch import Dispatch, log
 from checkrail.engine.errors import InvalidOutcomeError, UnreachableError
+from checkrail.engine.frozen import freeze
 from checkrail.engine.outcomes import (
     UNSET,
     Ask,
@@ -132,7 +133,7 @@ def _interrupted(d: Dispatch, call: Call, error: BaseException | None = None) ->
 
 
 def _end_cancelled(d: Dispatch, call: Call, error: BaseException) -> None:
-    if call.bound.lane is Lane.TRANSFORM:
+    if call.bound.lane is Lane.TRANSFORM or (d.ruling is not None and d.ruling.held):
         d.forget()
     call.failure = "cancelled"
     call.error = f"{call.bound.where} was cancelled from outside"
@@ -147,12 +148,13 @@ def _taken(d: Dispatch, call: Call, answer: Any) -> Step:
     try:
         _check(call.bound, answer)
         changed, brought = _values(d, call.bound, answer)
+        messages = _messages(answer)
     except InvalidOutcomeError as error:
         return fail(d, call, "invalid", f"{call.bound.where} broke its contract: {error}")
     answer = _with_reason(call.bound, answer)
     call.decision = answer.decision
     call.reason = getattr(answer, "reason", "")
-    call.injected = len(getattr(answer, "inject", ()))
+    call.injected = len(messages)
     if changed is not UNSET:
         call.redacted = answer.redacted
         if not call.redacted:
@@ -160,7 +162,16 @@ def _taken(d: Dispatch, call: Call, answer: Any) -> Step:
     d.trace.append(call)
     if call.bound.shadow:
         return Step.GO
+    if messages:
+        d.rule().inject += messages
     return _applied(d, call.bound, answer, changed, brought)
+
+
+def _messages(answer: Any) -> tuple[Mapping[str, Any], ...]:
+    try:
+        return tuple(freeze(message) for message in getattr(answer, "inject", ()))
+    except ValueError as error:
+        raise InvalidOutcomeError(f"a message that it injects: {error}") from None
 
 
 def _check(bound: Bound, answer: Any) -> None:
@@ -168,7 +179,12 @@ def _check(bound: Bound, answer: Any) -> None:
         problem = f"it returned {type(answer).__name__}, which is no decision"
         remedy = "return nothing, Continue(value), or another decision"
         raise InvalidOutcomeError(f"{problem}: {remedy}")
-    plain = isinstance(answer, Continue) and answer == Continue()
+    messages = getattr(answer, "inject", ())
+    if not isinstance(messages, (list, tuple)) or not all(
+        isinstance(message, Mapping) for message in messages
+    ):
+        raise InvalidOutcomeError("what it injects is not a list of messages: give dicts")
+    plain = isinstance(answer, Continue) and _goes_on(answer)
     if bound.lane is Lane.OBSERVE and not plain:
         raise InvalidOutcomeError(
             f"it returned {_named(answer)}, but an observer can only continue, and change nothing",
@@ -178,17 +194,16 @@ def _check(bound: Bound, answer: Any) -> None:
         raise InvalidOutcomeError(
             f"it returned {_named(answer)}, which {bound.point} does not allow (only {allowed})",
         )
-    messages = getattr(answer, "inject", ())
     if bound.lane is Lane.GATE and (messages or (isinstance(answer, Continue) and not plain)):
         raise InvalidOutcomeError(
             f"it returned {_named(answer)}, but a gate cannot change, inject or end its lane",
         )
-    if not isinstance(messages, (list, tuple)) or not all(
-        isinstance(message, Mapping) for message in messages
-    ):
-        raise InvalidOutcomeError("what it injects is not a list of messages: give dicts")
     if messages and not bound.contract.inject:
         raise InvalidOutcomeError(f"it injects messages, but {bound.point} is not in the loop")
+
+
+def _goes_on(answer: Continue) -> bool:
+    return answer.value is UNSET and not (answer.last or answer.inject or answer.redacted)
 
 
 def _named(answer: Outcome) -> str:
@@ -222,8 +237,6 @@ def _applied(d: Dispatch, bound: Bound, answer: Any, changed: Any, brought: Any)
     if isinstance(answer, Continue):
         if changed is not UNSET:
             d.set_value(changed, redacted=answer.redacted)
-        if answer.inject:
-            d.rule().add_messages(answer.inject)
         return Step.LAST if answer.last else Step.GO
     ruling = d.rule()
     if isinstance(answer, Ask):
@@ -235,7 +248,6 @@ def _applied(d: Dispatch, bound: Bound, answer: Any, changed: Any, brought: Any)
         ruling.gated = d.value
         return Step.GO
     if isinstance(answer, Retry):
-        ruling.add_messages(answer.inject)
         answer = d.scope.budget.charge(bound, answer)
     ruling.decide(bound, answer, brought)
     return _after_decision(bound)

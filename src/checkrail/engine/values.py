@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -183,7 +184,9 @@ def plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return plain(dump(mode="json"))
-    if value is None or isinstance(value, (str, int, float, bool)):
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, (str, int, float)):
         return value
     return f"<{type(value).__qualname__}>"
 

@@ -77,7 +77,8 @@ class Verdict(VerdictDraft):
     def hook(self) -> str | None:
         """The name of the hook that decided; None for `continue`."""
         ruling = None if self._d is None else self._d.ruling
-        return None if ruling is None or ruling.by is None else ruling.by.spec.name
+        decided = None if ruling is None else ruling.decided
+        return None if decided is None else decided.by.spec.name
 
     @property
     def inject(self) -> Sequence[Mapping[str, Any]]:
