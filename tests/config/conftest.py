@@ -47,13 +47,11 @@ def told(problems: Callable[..., list[Problem]]) -> Callable[..., list[str]]:
 
 
 @pytest.fixture(autouse=True)
-def clean_imports() -> Iterator[None]:
-    """Leave nothing of what a test imported."""
-    path, modules = [*sys.path], {*sys.modules}
+def clean_imports(tmp_path: Path) -> Iterator[None]:
+    """Leave nothing of what a test imported from its folder."""
+    path = [*sys.path]
     yield
     sys.path[:] = path
-    for name in sys.modules.keys() - modules:
-        if not name.startswith("checkrail.") and "site-packages" not in str(
-            getattr(sys.modules[name], "__file__", "site-packages"),
-        ):
+    for name, module in [*sys.modules.items()]:
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]

@@ -1,4 +1,5 @@
 import itertools
+import sys
 import textwrap
 from pathlib import Path
 
@@ -255,6 +256,17 @@ def test_toml_with_its_lines():
 def test_broken_toml_is_told_with_its_line(text, told):
     (problem,) = refused(text, "toml")
     assert problem.startswith(told)
+
+
+def test_yaml_says_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+    assert refused("a: 1", "yaml") == [
+        (
+            "file.yaml: YAML, but ruamel.yaml is not installed, "
+            'expected JSON or TOML, or: pip install "checkrail[config]"'
+        ),
+    ]
+    assert document("a = 1", "toml").data == {"a": 1}
 
 
 def test_what_is_too_large_is_refused():

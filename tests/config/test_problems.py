@@ -178,7 +178,8 @@ def test_ten_mistakes_are_told_at_once(problems, name, text, lines, index):
             [
                 (
                     "checkrail.yaml:1 defaults.timeout_seconds: "
-                    "both `timeout` and `timeout_seconds`, expected one of them (they are two names of one thing)"
+                    "both `timeout` and `timeout_seconds`, "
+                    "expected one of them (they are two names of one thing)"
                 ),
             ],
         ),
@@ -199,7 +200,8 @@ def test_ten_mistakes_are_told_at_once(problems, name, text, lines, index):
             [
                 (
                     "checkrail.yaml:1 python_path: "
-                    "${NO_SUCH_VARIABLE} is not set in the environment, expected a variable that is set"
+                    "${NO_SUCH_VARIABLE} is not set in the environment, "
+                    "expected a variable that is set"
                 ),
             ],
         ),
@@ -501,6 +503,11 @@ def test_a_text_is_no_file():
     with pytest.raises(ConfigError) as raised:
         load_text("hooks: 1", name="the editor")
     assert str(raised.value).startswith("the editor:1 hooks: found the number 1")
+
+
+def test_a_format_that_nobody_knows():
+    with pytest.raises(ValueError, match="did you mean 'yaml'"):
+        load_text("", "yml")
 
 
 def test_problems_carry_their_parts():

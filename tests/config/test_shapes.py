@@ -80,6 +80,7 @@ OBJECTS = """
             pass
 
     audit = Audit()
+    spec = registry.list()[0]
     several = [hooks, audit, registry]
 """
 
@@ -90,6 +91,7 @@ OBJECTS = """
         ("hooks", {"check": 3.0, "slow": 60.0}),
         ("registry", {"watch": 3.0, "check": 3.0}),
         ("audit", {"audit": 3.0}),
+        ("spec", {"watch": 3.0}),
         ("several", {"check": 3.0, "slow": 60.0, "audit": 3.0, "watch": 3.0, "check_2": 3.0}),
     ],
 )

@@ -7,7 +7,7 @@ from collections import OrderedDict, UserDict
 from types import MappingProxyType
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkrail.engine.frozen import FrozenDict, FrozenError, FrozenList, freeze, thaw
@@ -84,6 +84,7 @@ json_data = st.recursive(
 )
 
 
+@settings(derandomize=True)
 @given(json_data)
 def test_frozen_data_is_equal_json_and_thaws_to_what_it_was(data):
     frozen = freeze(data)
@@ -94,6 +95,7 @@ def test_frozen_data_is_equal_json_and_thaws_to_what_it_was(data):
     assert freeze(frozen) is frozen
 
 
+@settings(derandomize=True)
 @given(json_data)
 def test_frozen_data_is_frozen_in_depth_and_thawed_data_is_not(data):
     def kinds(value):

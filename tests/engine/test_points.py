@@ -3,9 +3,9 @@
 import pytest
 
 from checkrail.engine.asks import Approval
-from checkrail.engine.errors import CheckrailError, HookRefusedError, UnknownPointError
+from checkrail.engine.errors import HookRefusedError, UnknownPointError
 from checkrail.engine.outcomes import Ask, Block, Continue, Fail, Replace, Retry, Stop
-from checkrail.engine.points import ALIASES, CONTRACTS, Decision, HookPoint
+from checkrail.engine.points import CONTRACTS, Decision, HookPoint
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import (
     AgentResponse,
@@ -260,64 +260,6 @@ def test_a_point_that_does_not_exist_cannot_be_asked_about_or_registered_for():
 def test_a_misspelt_point_is_met_with_the_right_spelling():
     with pytest.raises(UnknownPointError, match="did you mean 'before_tool_call'"):
         HookRegistry().has("before_tool_cal")
-
-
-PLAIN_ALIASES = {
-    "pre_request": "before_llm_call",
-    "post_response": "after_llm_call",
-    "pre_tool_call": "before_tool_call",
-    "before_tool_execution": "before_tool_call",
-    "on_tool_call": "before_tool_call",
-    "post_tool_call": "after_tool_call",
-    "after_tool_execution": "after_tool_call",
-    "transform_response": "before_final_response",
-    "on_error": "on_run_error",
-}
-
-
-def test_there_are_these_aliases():
-    assert set(ALIASES) == {*PLAIN_ALIASES, "on_run_finish", "on_timeout"}
-
-
-@pytest.mark.parametrize(("alias", "point"), PLAIN_ALIASES.items())
-async def test_an_alias_is_accepted_everywhere_and_shown_as_its_point(alias, point, sample):
-    registry = HookRegistry()
-    seen = []
-    registry.register(lambda event: seen.append(event.point), alias, name="h")
-    assert registry.has(alias)
-    assert registry.has(point)
-    assert [spec.name for spec in registry.list(alias)] == ["h"]
-    for name in (alias, point):
-        verdict = await registry.fire(name, sample(point))
-        assert {record.point for record in verdict.records} == {point}
-    assert seen == [point, point]
-
-
-@pytest.mark.parametrize(
-    ("alias", "point", "status", "called"),
-    [
-        ("on_run_finish", "after_run", "success", True),
-        ("on_run_finish", "after_run", "interrupted", False),
-        ("on_run_finish", "on_run_error", "error", True),
-        ("on_run_finish", "on_run_error", "cancelled", True),
-        ("on_timeout", "on_run_error", "timeout", True),
-        ("on_timeout", "on_run_error", "error", False),
-    ],
-)
-async def test_an_alias_that_narrows_a_point(alias, point, status, called):
-    registry = HookRegistry()
-    seen = []
-    registry.register(lambda event: seen.append(event.point), alias, name="h")
-    value = RunResult(status=status) if point == "after_run" else RunError(status=status)
-    verdict = await registry.fire(point, value)
-    assert seen == ([point] if called else [])
-    assert len(verdict.records) == (2 if called else 0)
-
-
-@pytest.mark.parametrize("alias", ["on_run_finish", "on_timeout"])
-async def test_an_alias_that_narrows_a_point_cannot_be_fired(alias):
-    with pytest.raises(CheckrailError, match="on_run_error"):
-        await HookRegistry().fire(alias, RunError())
 
 
 @pytest.mark.parametrize("point", [point for point in TABLE if TABLE[point][0] is not JSON])

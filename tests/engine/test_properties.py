@@ -201,8 +201,18 @@ class Model:
             for lane in ("transform", "gate", "observe")
         }
         self.path, self.calls, self.inject = [], [], []
-        self.decision, self.by, self.brought = "continue", None, None
+        self.decisions = []
         self.asks, self.approved = [], set()
+
+    @property
+    def decided(self):
+        """The strictest decision; on a tie the first."""
+        going_on = ("continue", None, None, None)
+        return min(self.decisions, key=lambda made: STRICT.index(made[0]), default=going_on)
+
+    @property
+    def decision(self):
+        return self.decided[0]
 
     def run(self):
         self.transform(self.lanes["transform"])
@@ -210,6 +220,8 @@ class Model:
         while True:
             if self.decision not in ("block", "fail") and gated != self.path:
                 gated = list(self.path)
+                # what gates said of a value that was edited since no longer counts
+                self.decisions = [made for made in self.decisions if made[3] != "gate"]
                 for plan in self.lanes["gate"]:
                     self.call(plan)
             if not self.asks:
@@ -252,8 +264,7 @@ class Model:
         return STRICT.index(one) < STRICT.index(other)
 
     def decide(self, decision, plan, brought=None):
-        if self.stricter(decision, self.decision):
-            self.decision, self.by, self.brought = decision, plan.name, brought
+        self.decisions.append((decision, plan.name, brought, plan.lane))
 
     def call(self, plan):
         """Call one hook: note its ending, and say how a transform lane goes on."""
@@ -409,12 +420,13 @@ def compare(model, verdict, told):
     assert [start.hook for start in verdict.records[::2]] == [call[0] for call in calls]
     assert {str(start.kind) for start in verdict.records[::2]} <= {"hook_start"}
     assert [record.record_id for record in told] == [r.record_id for r in verdict.records]
-    assert (str(verdict.decision), verdict.hook) == (model.decision, model.by)
-    if model.brought is not None:
-        assert verdict.value.content == model.brought
+    decision, by, brought, _ = model.decided
+    assert (str(verdict.decision), verdict.hook) == (decision, by)
+    if brought is not None:
+        assert verdict.value.content == brought
     elif verdict.records:
         assert path_of(verdict.value) == model.path
-    dropped = model.decision in ("block", "fail", "stop")
+    dropped = decision in ("block", "fail", "stop")
     assert list(verdict.inject) == ([] if dropped else model.inject)
 
 

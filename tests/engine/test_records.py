@@ -201,6 +201,15 @@ async def test_failures_shadows_and_overruns_on_the_wire():
     assert overran["overran"] is True
 
 
+async def test_how_many_messages_were_injected(sample):
+    registry = HookRegistry()
+    registry.register(lambda event: Continue(inject=[{}, {}]), "after_llm_call", name="two")
+    registry.register(lambda event: None, "after_llm_call", name="none")
+    verdict = await registry.fire("after_llm_call", sample("after_llm_call"))
+    assert [record.injected for record in verdict.records] == [0, 2, 0, 0]
+    assert verdict.records[1].wire()["injected"] == 2
+
+
 async def test_history_full_keeps_values_whole():
     registry = HookRegistry()
     registry.register(lambda event: Continue({"a": 2}), POINT, name="h")

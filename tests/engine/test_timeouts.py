@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from checkrail.engine.outcomes import Block, Continue
+from checkrail.engine.outcomes import Continue
 from checkrail.engine.registry import HookRegistry
 
 POINT = "on_result"
@@ -209,53 +209,6 @@ async def test_hooks_that_do_not_suspend_cost_no_timer_task_or_thread(monkeypatc
     assert len(verdict.records) == 12
 
 
-@pytest.mark.parametrize(
-    ("lane", "decision"),
-    [("transform", "continue"), ("gate", "block"), ("observe", "continue")],
-)
-@pytest.mark.usefixtures("short_grace")
-async def test_a_hook_that_swallows_its_cancellation_for_ever_is_left_behind(
-    lane, decision, told, forever
-):
-    registry, seen = HookRegistry(told.append), []
-    registry.register(forever, POINT, name="bad", lane=lane, timeout=0.02)
-    registry.register(lambda event: seen.append(1), POINT, name="next", lane=lane)
-    registry.register(lambda event: seen.append(2), POINT, name="obs", lane="observe")
-    verdict = await registry.fire(POINT, {})
-    assert (verdict.decision, seen) == (decision, [1, 2])
-    assert [record.kind for record in told[:2]] == ["hook_start", "hook_failed"]
-    assert told[1].failure == "timeout"
-    assert [record.record_id for record in verdict.records] == [r.record_id for r in told]
-
-
-@pytest.mark.parametrize("raises", [False, True])
-@pytest.mark.usefixtures("short_grace")
-async def test_what_a_hook_that_was_left_behind_answers_in_the_end_is_discarded(raises, told):
-    registry, calls, done = HookRegistry(told.append), [], asyncio.Event()
-
-    async def hook(event):
-        calls.append("h")
-        end = asyncio.get_running_loop().time() + 0.2
-        while (left := end - asyncio.get_running_loop().time()) > 0:
-            try:
-                await asyncio.sleep(left)
-            except asyncio.CancelledError:
-                continue
-        done.set()
-        if raises:
-            raise ValueError("late")
-        return Block("late")
-
-    registry.register(hook, POINT, name="h", timeout=0.02)
-    registry.register(lambda event: calls.append("next"), POINT, name="next")
-    verdict = await registry.fire(POINT, {})
-    told_then = list(told)
-    await done.wait()
-    await asyncio.sleep(0.01)
-    assert (verdict.decision, calls, told) == ("continue", ["h", "next"], told_then)
-    assert len(verdict.records) == 4
-
-
 @pytest.mark.parametrize("answer", [False, True])
 async def test_a_hook_whose_condition_used_up_its_time_is_not_called(answer):
     registry, calls = HookRegistry(), []
@@ -272,45 +225,6 @@ async def test_a_hook_whose_condition_used_up_its_time_is_not_called(answer):
     verdict = await registry.fire(POINT, {})
     assert verdict.records[1].failure == "timeout"
     assert calls == []
-
-
-@pytest.mark.parametrize("answer", [False, True])
-@pytest.mark.usefixtures("short_grace")
-async def test_a_condition_that_was_left_behind_starts_nothing_more(answer, told):
-    registry, calls, done = HookRegistry(told.append), [], asyncio.Event()
-
-    async def condition(event):
-        end = asyncio.get_running_loop().time() + 0.2
-        while (left := end - asyncio.get_running_loop().time()) > 0:
-            try:
-                await asyncio.sleep(left)
-            except asyncio.CancelledError:
-                continue
-        asyncio.get_running_loop().call_later(0.02, done.set)
-        return answer
-
-    registry.register(
-        lambda event: calls.append("h"), POINT, name="h", timeout=0.02, when=condition
-    )
-    registry.register(lambda event: calls.append("next"), POINT, name="next")
-    verdict = await registry.fire(POINT, {})
-    await done.wait()
-    assert calls == ["next"]
-    assert [record.failure for record in verdict.records] == [None, "timeout", None, None]
-    assert len(told) == 4
-
-
-@pytest.mark.usefixtures("short_grace")
-async def test_a_timer_of_a_hook_that_was_left_behind_does_not_hit_the_caller(forever):
-    registry = HookRegistry()
-
-    async def hook(event):
-        async with asyncio.timeout(0.15):
-            await forever(event)
-
-    registry.register(hook, POINT, name="h", timeout=0.02)
-    await registry.fire(POINT, {})
-    await asyncio.sleep(0.2)
 
 
 async def test_a_hook_that_suspends_where_there_is_no_task_is_told_so():

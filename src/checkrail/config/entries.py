@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import fitting
+from checkrail.config.kinds import fitting, mapping
 from checkrail.config.models import check_model
 from checkrail.config.objects import Defaults
 from checkrail.config.problems import Report, Where
@@ -61,16 +61,15 @@ class EntryReader:
 
     def define(self, given: Any, where: Where) -> None:
         """Read the named hooks that entries may refer to."""
-        found = fitting(given, _AnyKey(), where, self.report)
-        for name, value in found.items():
+        if given is None or not mapping(given, where, self.report):
+            return
+        for name, value in given.items():
             said = self._said(value, (*where, name))
             if "name" in said.keys:
-                hint = (
-                    f"its name is {name!r} already; the hooks that use it have names of their own"
-                )
+                hint = f"it is {name!r} already, and hooks that use it have names of their own"
                 self.report.add(said.place("name"), "a name inside a definition", "none", hint)
             self.definitions[name] = said
-        for name in found:
+        for name in given:
             said = self._followed(self.definitions[name], (name,))
             if (kind := self._type(said, partial=True)) is not None:
                 self._check_fields(said, kind, partial=True)
@@ -151,16 +150,6 @@ class EntryReader:
             data.setdefault("on_error", self.defaults.on_error)
         at = {**said.at, "": said.where}
         return check_model(model, data, at, self.report, partial=partial)
-
-
-class _AnyKey(dict[str, Any]):
-    """Every name is a key here."""
-
-    def __contains__(self, _key: object) -> bool:
-        return True
-
-    def __missing__(self, _key: str) -> Any:
-        return lambda _value, _where, _report: True
 
 
 def _check_imported(said: Said, kind: str, report: Report, *, partial: bool) -> bool:

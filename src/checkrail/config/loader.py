@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from checkrail.config.builder import Builder
-from checkrail.config.document import Document, parse, read
+from checkrail.config.document import FORMATS, Document, parse, read
 from checkrail.config.entries import Entry, EntryReader
 from checkrail.config.environment import Environment
 from checkrail.config.kinds import seconds, text
@@ -19,7 +19,7 @@ from checkrail.config.modules import files_of, importable, own_modules
 from checkrail.config.problems import Problem, Report, Where, described
 from checkrail.config.settings import Settings, read_settings, top_level
 from checkrail.config.targets import Importer
-from checkrail.engine.errors import UnknownPointError
+from checkrail.engine.errors import UnknownPointError, suggestion
 from checkrail.engine.hook import HookSpec
 from checkrail.engine.points import ALIASES, HookPoint, places
 
@@ -58,6 +58,9 @@ def load_text(
     name: str = "<text>",
 ) -> Loaded:
     """Load a document that is no file; its relative paths start from `base`."""
+    if format not in FORMATS.values():
+        message = f"there is no format {format!r}{suggestion(format, FORMATS.values())}"
+        raise ValueError(message)
     report = Report(name)
     folder = Path.cwd() if base is None else Path(base)
     document = parse(text.encode(errors="surrogatepass"), format, folder, report)

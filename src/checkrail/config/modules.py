@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 _OURS = __name__.partition(".")[0]
+_STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -78,8 +80,10 @@ def files_of(modules: Iterable[str]) -> set[Path]:
 
 
 def is_local(name: str, file: Path) -> bool:
-    """Say whether a module is somebody's own, and neither installed nor one of ours."""
-    return not _INSTALLED & {*file.parts} and name.partition(".")[0] != _OURS
+    """Say whether a module is somebody's own: not installed, not Python's, not one of ours."""
+    if name.partition(".")[0] == _OURS or file.is_relative_to(_STDLIB):
+        return False
+    return not _INSTALLED & {*file.parts}
 
 
 def _file(module: ModuleType) -> Path | None:

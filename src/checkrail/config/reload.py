@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("checkrail.config")
 
+_LOOK_EVERY = 1000  # ms
+
 Stamp = tuple[tuple[Path, int, int], ...]
 
 
@@ -99,7 +101,10 @@ class Reloader:
 
 
 async def _changes(files: Iterable[Path]) -> AsyncIterator[None]:
-    """Say that something may have changed: told by the system, and every few seconds anyway."""
+    """Say that something may have changed: told by the system, and every now and then anyway.
+
+    Not every file system tells, and nobody is told while the watch is being set up.
+    """
     try:
         from watchfiles import awatch
     except ImportError as error:
@@ -111,6 +116,7 @@ async def _changes(files: Iterable[Path]) -> AsyncIterator[None]:
         *folders,
         watch_filter=lambda _change, path: path in wanted,
         recursive=False,
+        rust_timeout=_LOOK_EVERY,
         yield_on_timeout=True,
     ):
         yield

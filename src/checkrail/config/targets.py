@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from checkrail.actions import ActionError, load, load_function
 from checkrail.config.entries import Entry
+from checkrail.config.modules import is_local
 from checkrail.config.schema import is_off, models, new_name, renames
 from checkrail.engine.errors import UnreachableError, suggestion
 from checkrail.engine.event import Event
@@ -73,7 +74,9 @@ class Importer:
         except (Exception, SystemExit):  # noqa: BLE001 - parents are imported, and may do anything
             return
         if found is not None and found.origin is not None and found.origin.endswith(".py"):
-            self.files.add(Path(found.origin).resolve())
+            file = Path(found.origin).resolve()
+            if is_local(module, file):
+                self.files.add(file)
 
     def _imported(self, imported: Callable[[], Any], key: str) -> Any:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +19,23 @@ from checkrail.engine.points import CONTRACTS, Contract, Decision, HookPoint, La
 
 if typing.TYPE_CHECKING:
     from checkrail.engine.registry import HookRegistry
+
+SPAWNERS = frozenset(
+    {
+        "TaskGroup",
+        "Thread",
+        "as_completed",
+        "create_task",
+        "ensure_future",
+        "gather",
+        "run_in_executor",
+        "start_soon",
+        "submit",
+        "to_thread",
+        "wait",
+        "wait_for",
+    },
+)
 
 SYNC, SYNC_VALUE, ASYNC, ASYNC_VALUE = range(4)
 
@@ -39,6 +57,7 @@ class Bound:
         "point",
         "policy",
         "shadow",
+        "spawns",
         "spec",
     )
 
@@ -51,6 +70,7 @@ class Bound:
         self.identity = (level, spec.name)
         self.order = order
         self.shadow = spec.mode == "shadow"
+        self.spawns = spec.thread or _spawns(getattr(spec.fn, "__code__", None))
         self.lane: Lane = spec.lane or self.contract.lanes[0]
         _check(self)
         self.policy = _policy(self)
@@ -60,6 +80,13 @@ class Bound:
     def where(self) -> str:
         """The hook and its point, as messages name them."""
         return f"hook {self.spec.name!r} at {self.point}"
+
+
+def _spawns(code: Any) -> bool:
+    """Guess whether a function starts tasks or threads; what is missed is learned later."""
+    if not isinstance(code, types.CodeType):
+        return False
+    return not SPAWNERS.isdisjoint(code.co_names) or any(map(_spawns, code.co_consts))
 
 
 def _check(bound: Bound) -> None:

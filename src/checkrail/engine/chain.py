@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.asks import settle_asks
 from checkrail.engine.binding import ASYNC, ASYNC_VALUE, SYNC_VALUE
-from checkrail.engine.dispatch import Dispatch
+from checkrail.engine.dispatch import Dispatch, Mark
 from checkrail.engine.event import NOTHING_MORE, Event, EventDraft, variant
 from checkrail.engine.outcomes import Fail
 from checkrail.engine.points import Lane
@@ -22,8 +22,9 @@ from checkrail.engine.watch import OVER, Walker, drive, leave
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from checkrail.engine.binding import Entry
+    from checkrail.engine.binding import Bound, Entry
     from checkrail.engine.scope import Scope
+    from checkrail.engine.watch import Watch
 
 TRANSFORM, GATE, OBSERVE = Lane.TRANSFORM, Lane.GATE, Lane.OBSERVE
 GO, HOLD = Step.GO, Step.HOLD
@@ -31,11 +32,13 @@ GO, HOLD = Step.GO, Step.HOLD
 MAX_DEPTH = 8
 MISSING: Any = Token.MISSING
 
-CURRENT: ContextVar[Dispatch] = ContextVar("checkrail_dispatch")
+NOBODY: frozenset[Any] = frozenset()
+
+CURRENT: ContextVar[Dispatch | Mark] = ContextVar("checkrail_dispatch")
 """The dispatch whose hook is at work: what it fires in turn is a hook's own work."""
 
 
-async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
+async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:  # noqa: PLR0915
     """Call the hooks at a point, and give the verdict.
 
     This and `walk` are the way that every event takes, so what they make is made in place.
@@ -58,7 +61,9 @@ async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
     d.value = d.original = value
     d.trace = []
     d.sent = [] if scope.sinks else None
-    d.bound = d.watch = d.ruling = d.parent = None
+    d.bound = d.watch = d.ruling = None
+    d.at_work = NOBODY
+    d.depth = 0
     d.quiet = False
     d.epoch = 0
     event: EventDraft[Any] = EventDraft()
@@ -72,7 +77,10 @@ async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
         nest(d, token.old_value)
     try:
         idle = scope.outermost.idle
-        walker = idle.pop() if idle else new_walker()
+        try:
+            walker = idle.pop()
+        except IndexError:
+            walker = new_walker()
         pending = walker.send(d)
         if pending is OVER:
             idle.append(walker)
@@ -109,7 +117,7 @@ def walk() -> Walker:  # noqa: C901, PLR0912, PLR0915 - one loop, to be read in 
     while True:
         if d is None:
             d = yield OVER
-            trace, shortest, epoch = d.trace, d.chain.shortest, d.epoch
+            trace, shortest, epoch, marks = d.trace, d.chain.shortest, d.epoch, d.chain.marks
             began = clock()
             if not epoch:
                 d.started = began
@@ -124,6 +132,8 @@ def walk() -> Walker:  # noqa: C901, PLR0912, PLR0915 - one loop, to be read in 
                 for bound, fn, condition, kind in entries:
                     d.bound = bound
                     d.began = began
+                    if marks:
+                        CURRENT.set(Mark(bound, d))
                     try:
                         if condition is not None and (met := condition(event)) is not True:
                             if hasattr(met, "__await__"):
@@ -184,8 +194,8 @@ async def quietly(d: Dispatch, asking: Awaitable[Any]) -> Any:
         met = await asking
     finally:
         d.quiet = False
-    if d.watch is not None and d.watch.interrupted:
-        raise asyncio.CancelledError
+    if d.watch is not None:
+        d.watch.raise_if_interrupted()
     return met
 
 
@@ -217,7 +227,7 @@ def start_alone(d: Dispatch, entry: Entry) -> None:
     own.trace = []
     own.sent = None if d.sent is None else []
     own.bound = own.watch = own.ruling = None
-    own.parent = d.parent
+    own.at_work, own.depth = d.at_work, d.depth
     own.quiet = False
     own.epoch = 0
     entry[0].level.hold(alone(own))
@@ -236,36 +246,52 @@ async def alone(d: Dispatch) -> None:
         d.event = d.watch = None  # type: ignore[assignment]
 
 
-def nest(d: Dispatch, parent: Dispatch) -> None:
+def nest(d: Dispatch, parent: Dispatch | Mark) -> None:
     """Place a dispatch under the hook whose work fired it: that hook is not called again."""
-    d.parent = parent
-    at_work, depth = set(), 0
-    outer: Dispatch | None = parent
-    while outer is not None:
-        depth += 1
-        if outer.bound is not None:
-            at_work.add(outer.bound.identity)
-        outer = outer.parent
-    if depth > MAX_DEPTH:
-        reason = f"hooks within hooks, {depth} deep at {d.chain.point}: the limit is {MAX_DEPTH}"
+    outer = parent.d if isinstance(parent, Mark) else parent
+    bound = parent.bound if isinstance(parent, Mark) else at_work(parent)
+    if bound is None:
+        for level in outer.scope.levels:
+            level.mark()
+    d.depth = outer.depth + 1
+    d.at_work = outer.at_work if bound is None else outer.at_work | {bound.identity}
+    if d.depth > MAX_DEPTH:
+        reason = f"hooks within hooks, {d.depth} deep at {d.chain.point}: {MAX_DEPTH} is the limit"
         d.rule().engine = Fail(reason, "hook_depth")
         d.lanes = ()
         return
-    lanes = tuple((lane, others(entries, at_work)) for lane, entries in d.chain.lanes)
-    d.chain = replace(d.chain, lanes=lanes, background=others(d.chain.background, at_work))
+    lanes = tuple((lane, others(entries, d.at_work)) for lane, entries in d.chain.lanes)
+    d.chain = replace(
+        d.chain,
+        lanes=lanes,
+        background=others(d.chain.background, d.at_work),
+        marks=d.chain.marks or bound is None,
+    )
     d.lanes = lanes
 
 
-def others(entries: tuple[Entry, ...], at_work: set[Any]) -> tuple[Entry, ...]:
+def at_work(d: Dispatch) -> Bound | None:
+    """Say whose work is being done here, in the context of a dispatch without marks.
+
+    A task that was started by some hook of it, and is not awaited where the dispatch runs, could
+    be anybody's if there was more than one: then nobody is named, so that no hook is left out.
+    """
+    watch = d.watch
+    if watch is None or not d.trace or watch.task is asyncio.current_task():
+        return d.bound
+    return None
+
+
+def others(entries: tuple[Entry, ...], at_work: frozenset[Any]) -> tuple[Entry, ...]:
     """Leave out the hooks that are at work already."""
     return tuple(entry for entry in entries if entry[0].identity not in at_work)
 
 
-def abandon(d: Dispatch, walker: Walker, pending: Any) -> Walker:
+def abandon(d: Dispatch, watch: Watch, walker: Walker, pending: Any) -> Walker:
     """Leave a hook that will not end to a task of its own, and go on without it."""
     d.quiet = False
     bound: Any = d.bound
-    bound.level.hold(leave(walker, pending), abandoned=True)
+    bound.level.hold(leave(walker, pending, watch.task), abandoned=True)
     d.epoch += 1
     step = answered(d, bound, None, d.began, perf_counter())
     order = (None, *Lane)

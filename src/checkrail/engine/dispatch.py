@@ -49,19 +49,37 @@ class Decided(NamedTuple):
     outcome: Outcome
     by: Bound
     brought: Any
+    number: int
 
     @property
     def strictness(self) -> int:
         """How strict it is."""
         return STRICTNESS[self.outcome.decision]
 
+    def over(self, other: Decided | None) -> bool:
+        """Whether this is the one that counts: the stricter, on a tie the first."""
+        if other is None:
+            return True
+        return (self.strictness, other.number) > (other.strictness, self.number)
+
 
 class Ruling:
     """What the hooks of a dispatch have decided, as far as it is more than going on."""
 
-    __slots__ = ("approved", "asks", "engine", "gate", "gated", "held", "inject", "transform")
+    __slots__ = (
+        "approved",
+        "asks",
+        "count",
+        "engine",
+        "gate",
+        "gated",
+        "held",
+        "inject",
+        "transform",
+    )
 
     def __init__(self) -> None:
+        self.count = 0
         self.engine: Outcome | None = None
         self.transform: Decided | None = None
         self.gate: Decided | None = None
@@ -73,18 +91,19 @@ class Ruling:
 
     def decide(self, bound: Bound, outcome: Outcome, brought: Any = UNSET) -> None:
         """Take a decision if it is stricter than what its lane decided before."""
-        made = Decided(outcome, bound, brought)
+        self.count += 1
+        made = Decided(outcome, bound, brought, self.count)
         if bound.lane is Lane.TRANSFORM:
             self.transform = made
-        elif self.gate is None or made.strictness > self.gate.strictness:
+        elif made.over(self.gate):
             self.gate = made
 
     @property
     def decided(self) -> Decided | None:
         """The strictest decision; on a tie the first."""
-        if self.transform is None or self.gate is None:
-            return self.transform or self.gate
-        return self.gate if self.gate.strictness > self.transform.strictness else self.transform
+        if self.transform is None or (self.gate is not None and self.gate.over(self.transform)):
+            return self.gate
+        return self.transform
 
     @property
     def outcome(self) -> Outcome | None:
@@ -123,22 +142,33 @@ class Ruling:
         )
 
 
+class Mark:
+    """A hook at work, as the tasks that it starts remember it."""
+
+    __slots__ = ("bound", "d")
+
+    def __init__(self, bound: Bound, d: Dispatch) -> None:
+        self.bound = bound
+        self.d = d
+
+
 class Dispatch:
     """One firing of one point. Only the engine sees it, and only while it runs.
 
-    A dispatch in which every hook just goes on touches none of what comes after `parent`.
+    `at_work` are the hooks whose work this is, `depth` how many they are.
     """
 
     __slots__ = (
+        "at_work",
         "began",
         "bound",
         "chain",
+        "depth",
         "entries",
         "epoch",
         "event",
         "lanes",
         "original",
-        "parent",
         "quiet",
         "reached",
         "ruling",
@@ -161,7 +191,8 @@ class Dispatch:
     trace: list[Traced]
     sent: list[HookRecord] | None
     bound: Bound | None
-    parent: Dispatch | None
+    at_work: frozenset[Any]
+    depth: int
     lanes: Lanes
     entries: tuple[Entry, ...]
     watch: Watch | None

@@ -21,13 +21,17 @@ from checkrail.engine.points import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """The hooks of one point, in the order in which they are called."""
+    """The hooks of one point, in the order in which they are called.
+
+    `marks` says that hooks may start tasks, each of which is to remember whose work it is.
+    """
 
     contract: Contract
     point: HookPoint
     exact: type
     lanes: Lanes
     shortest: float
+    marks: bool
     background: tuple[Entry, ...]
 
 
@@ -60,7 +64,9 @@ def _chain(point: HookPoint, hooks: list[Bound]) -> Chain | None:
 
 def _assembled(contract: Contract, by_lane: dict[Lane, tuple[Entry, ...]]) -> Chain:
     observers = by_lane[Lane.OBSERVE]
-    shortest = min(entry[0].spec.timeout for entries in by_lane.values() for entry in entries)
+    hooks = [entry[0] for entries in by_lane.values() for entry in entries]
+    shortest = min(bound.spec.timeout for bound in hooks)
+    marks = any(bound.spawns or bound.level.marking for bound in hooks)
     by_lane = by_lane | {
         Lane.OBSERVE: tuple(entry for entry in observers if not entry[0].spec.background),
     }
@@ -68,7 +74,9 @@ def _assembled(contract: Contract, by_lane: dict[Lane, tuple[Entry, ...]]) -> Ch
     lanes = tuple((lane, by_lane[lane]) for lane in Lane if by_lane[lane])
     if background and not by_lane[Lane.OBSERVE]:
         lanes = (*lanes, (Lane.OBSERVE, ()))
-    return Chain(contract, contract.point, EXACT_TYPES[contract.point], lanes, shortest, background)
+    return Chain(
+        contract, contract.point, EXACT_TYPES[contract.point], lanes, shortest, marks, background
+    )
 
 
 def joined(levels: tuple[Chain | None, ...]) -> Chain | None:

@@ -172,8 +172,6 @@ def _fits(wanted: type, value: Any) -> bool:
 
 
 def _named(wanted: type) -> str:
-    if wanted is object:
-        return "any JSON data"
     return "a text" if wanted is str else f"a {wanted.__name__}"
 
 

@@ -46,6 +46,7 @@ class HookRegistry:
         self.ask = ask
         self.history: History = history
         self.max_retries = max_retries
+        self.marking = False
         self.plan: Plan = compiled(())
         self._hooks: dict[str, HookSpec] = {}
         self._lock = threading.RLock()
@@ -139,6 +140,13 @@ class HookRegistry:
         if self.plan[point] is None:
             return passed(value)
         return await self.scope(**context).fire(point, value)
+
+    def mark(self) -> None:
+        """Have tasks that hooks start remember whose work they are, from now on."""
+        if not self.marking:
+            with self._lock:
+                self.marking = True
+                self._swap(self._hooks.values())
 
     def hold(self, work: Coroutine[Any, Any, Any], *, abandoned: bool = False) -> None:
         """Run something in a task that outlives its caller."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from checkrail.engine.quirks import group_at
+from checkrail.engine.quirks import group_at, rehome
 
 if TYPE_CHECKING:
     from checkrail.engine.binding import Bound
@@ -101,6 +101,11 @@ class Watch:
         """Whether the hook being waited for is to end: it is late, or somebody cancelled."""
         return self.late > 0 or self.task.cancelling() > self.baseline
 
+    def raise_if_interrupted(self) -> None:
+        """Let what came in while somebody was awaited take its course."""
+        if self.interrupted:
+            raise asyncio.CancelledError
+
     def release(self) -> tuple[bool, bool]:
         """Say, now that a hook has ended, whether it was late, and whether somebody cancelled.
 
@@ -120,8 +125,9 @@ def _watchdog(
 ) -> Watchdog:
     dog = dogs.get(loop)
     if dog is None:
-        for other in [known for known in dogs if known.is_closed()]:
-            del dogs[other]
+        for other in list(dogs):
+            if other.is_closed():
+                dogs.pop(other, None)
         dog = dogs[loop] = Watchdog(loop)
     return dog
 
@@ -131,7 +137,7 @@ def drive(
     walker: Walker,
     pending: Any,
     d: Dispatch,
-    abandon: Callable[[Dispatch, Walker, Any], Walker],
+    abandon: Callable[[Dispatch, Watch, Walker, Any], Walker],
 ) -> Generator[Any, None, None]:
     """Relay a suspended dispatch to the event loop until it is over.
 
@@ -159,7 +165,7 @@ def drive(
                     watch.task.uncancel()
                 if watch.abandoning:
                     watch.abandoning = False
-                    walker = abandon(d, walker, pending)
+                    walker = abandon(d, watch, walker, pending)
                     pending = walker.send(d)
                 else:
                     pending = walker.throw(error)
@@ -169,8 +175,9 @@ def drive(
         del watches[watch]
 
 
-async def leave(walker: Walker, pending: Any) -> None:
+async def leave(walker: Walker, pending: Any, old: asyncio.Task[Any]) -> None:
     """Let an abandoned walker come to its end, in another task than it began in."""
+    rehome(walker, old, asyncio.current_task())
     await _relay(walker, pending)
 
 

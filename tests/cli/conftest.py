@@ -1,0 +1,117 @@
+"""Starts the real command, or the same app in this process where many cases would be slow."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+COMMAND = Path(sys.executable).parent / "checkrail"
+TERMINAL = ("CLICOLOR_FORCE", "COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE")
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells of every line that was printed."""
+        lines = [line.strip() for line in self.out.splitlines()]
+        return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
+
+
+Run = Callable[..., Done]
+Write = Callable[[str, str], Path]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in TERMINAL}
+    return {**kept, **more}
+
+
+@pytest.fixture(scope="session")
+def start() -> Run:
+    """Start the real command in a folder."""
+
+    def started(*args: str, cwd: Path, stdin: str = "", **env: str) -> Done:
+        done = subprocess.run(
+            [COMMAND, *args],
+            cwd=cwd,
+            env=environment(**env),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return started
+
+
+@pytest.fixture
+def checkrail(start: Run, tmp_path: Path) -> Run:
+    """Start the real command beside the files that `write` wrote."""
+
+    def started(*args: str, stdin: str = "", **env: str) -> Done:
+        return start(*args, cwd=tmp_path, stdin=stdin, **env)
+
+    return started
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Call the command in this process, beside the files that `write` wrote."""
+    from checkrail.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    for name in TERMINAL:
+        monkeypatch.delenv(name, raising=False)
+
+    def invoked(*args: str, stdin: str | bytes = "") -> Done:
+        runner = CliRunner(catch_exceptions=False)
+        result = runner.invoke(app, args, input=stdin, prog_name="checkrail")
+        return Done(result.exit_code, result.stdout, result.stderr)
+
+    return invoked
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a file into the folder of the test."""
+
+    def written(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text).lstrip("\n"), encoding="utf-8")
+        return path
+
+    return written
+
+
+@pytest.fixture(autouse=True)
+def clean_imports(tmp_path: Path) -> Iterator[None]:
+    """Leave nothing of what the hooks of a test brought along."""
+    path, modules = [*sys.path], {*sys.modules}
+    yield
+    sys.path[:] = path
+    for name in sys.modules.keys() - modules:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]

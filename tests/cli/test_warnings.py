@@ -1,0 +1,68 @@
+"""Hooks that are left out, switched off or loud: told, without spoiling anything."""
+
+PROBLEM = {"file", "line", "path", "found", "expected", "hint"}
+
+OPTIONAL = """
+    hooks:
+      before_run:
+        - name: kept
+          set: { language: en }
+        - name: perhaps
+          path: ./gone.py:hook
+          optional: true
+        - name: served
+          url: https://hooks.example/run
+        - name: asleep
+          path: ./gone.py:hook
+          mode: off
+        - name: tired
+          enabled: false
+          block: Never
+"""
+
+
+def test_optional_hooks_that_are_not_there_are_warned_of(checkrail, write):
+    write("checkrail.yaml", OPTIONAL)
+    done = checkrail("check", "checkrail.yaml")
+    assert done.code == 0
+    missing, served = done.err.splitlines()
+    assert "checkrail.yaml:6 hooks.before_run[1].path: left out, for it is optional" in missing
+    assert "gone.py" in missing
+    assert "checkrail.yaml:8 hooks.before_run[2]: http hooks need the run server" in served
+    assert missing.startswith("warning: ")
+    assert served.startswith("warning: ")
+    assert [row[1] for row in done.rows if len(row) == 8] == ["hook", "kept", "served"]
+    assert done.rows[-2:] == [
+        ["switched off: asleep, tired"],
+        ["checkrail.yaml: 2 hooks at 1 of 16 points"],
+    ]
+
+
+def test_warnings_as_json_tell_where_they_are(invoke, write):
+    write("checkrail.yaml", OPTIONAL)
+    told = invoke("check", "checkrail.yaml", "--json").data
+    assert told["ok"] is True
+    assert told["off"] == ["asleep", "tired"]
+    assert [(found["line"], found["path"]) for found in told["warnings"]] == [
+        (6, "hooks.before_run[1].path"),
+        (8, "hooks.before_run[2]"),
+    ]
+    assert all(found.keys() == PROBLEM for found in told["warnings"])
+
+
+def test_what_hooks_print_when_they_are_imported_does_not_spoil_the_json(checkrail, write):
+    write("loud.py", "print('hello from a hook')\ndef watch(event):\n    pass\n")
+    write("checkrail.json", '{"hooks": {"before_run": {"path": "./loud.py:watch"}}}')
+    done = checkrail("check", "checkrail.json", "--json")
+    assert done.code == 0
+    assert done.data["ok"] is True
+    assert done.err == "hello from a hook\n"
+
+
+def test_warnings_are_told_when_the_hooks_are_fired_too(invoke, write):
+    write("checkrail.yaml", OPTIONAL)
+    done = invoke("fire", "checkrail.yaml", "before_outbound")
+    assert (done.code, len(done.err.splitlines())) == (0, 2)
+    told = invoke("fire", "checkrail.yaml", "before_outbound", "--json")
+    found = told.data.get("warnings") or told.err.splitlines()
+    assert len(found) == 2

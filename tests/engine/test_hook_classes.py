@@ -1,0 +1,123 @@
+"""Hooks written as classes, and what a hook promises in its annotations."""
+
+import pytest
+
+from checkrail.engine.errors import HookRefusedError
+from checkrail.engine.hook import Hook
+from checkrail.engine.outcomes import Block, Continue, Retry
+from checkrail.engine.registry import HookRegistry
+
+POINT = "on_result"
+
+
+class Shout(Hook):
+    name = "shout"
+    points = ("on_result",)
+    priority = 7
+    timeout = 2
+    on_error = "block"
+
+    async def execute(self, event):
+        return Continue(event.value.upper())
+
+
+class WithContext(Hook):
+    points = "on_result"
+
+    def execute(self, event, ctx):
+        return Continue([event.value, ctx.run_id])
+
+
+class WithAsyncContext(WithContext):
+    async def execute(self, event, context):
+        return Continue([event.value, context.run_id])
+
+
+class WithValue(Hook):
+    points = ("on_result",)
+
+    def execute(self, event, value):
+        return Continue([value])
+
+
+async def test_a_class_says_its_options_as_attributes():
+    registry = HookRegistry()
+    spec = registry.register(Shout())
+    assert (spec.name, spec.priority, spec.timeout) == ("shout", 7, 2)
+    assert registry.bound("on_result")[0].policy["error"] == "block"
+    assert (await registry.fire(POINT, "x")).value == "X"
+
+
+async def test_what_is_said_at_registration_goes_over_the_class():
+    registry = HookRegistry()
+    spec = registry.register(Shout(), "before_run", name="other", priority=1)
+    assert (spec.name, spec.priority) == ("other", 1)
+    assert registry.has("before_run")
+    assert not registry.has("on_result")
+
+
+@pytest.mark.parametrize(
+    ("hook", "value"),
+    [(WithContext(), ["x", "r"]), (WithAsyncContext(), ["x", "r"]), (WithValue(), ["x"])],
+)
+async def test_the_second_parameter_of_a_class(hook, value):
+    registry = HookRegistry()
+    assert registry.register(hook).name == type(hook).__name__
+    assert (await registry.fire(POINT, "x", run_id="r")).value == value
+
+
+def test_a_class_without_execute_is_refused():
+    with pytest.raises(HookRefusedError, match=r"'Hook'.*execute"):
+        HookRegistry().register(Hook(), POINT)
+
+
+@pytest.mark.parametrize(
+    ("said", "policy"),
+    [("fail_open", "continue"), ("FailClosed", "block"), ("fail-closed", "block")],
+)
+def test_a_class_may_say_a_failure_mode(said, policy):
+    class Moody(WithValue):
+        failure_mode = said
+
+    registry = HookRegistry()
+    registry.register(Moody())
+    assert registry.bound("on_result")[0].policy["error"] == policy
+
+
+def promises_retry(event) -> Retry | None: ...
+
+
+def promises_block_or_retry(event) -> Block | Retry | None: ...
+
+
+async def promises_retry_later(event) -> Retry: ...
+
+
+def promises_block(event) -> Block | Continue | None: ...
+
+
+def promises_nothing_known(event) -> "Unknown | None":  # noqa: F821
+    ...
+
+
+class Promising:
+    def method(self, event) -> Retry | None: ...
+
+
+@pytest.mark.parametrize(
+    "fn", [promises_retry, promises_retry_later, promises_block_or_retry, Promising().method]
+)
+def test_a_promised_decision_that_is_not_allowed_is_refused(fn):
+    with pytest.raises(HookRefusedError, match=r"'h'.*before_run.*retry.*block"):
+        HookRegistry().register(fn, "before_run", name="h")
+    assert HookRegistry().register(fn, "after_llm_call", name="h")
+
+
+@pytest.mark.parametrize("fn", [promises_block, promises_nothing_known])
+def test_other_promises_are_accepted(fn):
+    assert HookRegistry().register(fn, "before_run", name="h")
+
+
+def test_an_observer_that_promises_to_block_is_refused():
+    with pytest.raises(HookRefusedError, match=r"'h'.*after_run.*block"):
+        HookRegistry().register(promises_block, "after_run", name="h")
