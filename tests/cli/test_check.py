@@ -36,6 +36,7 @@ hooks:
       timeout: 0.5
       on_error: { timeout: continue }
     - name: early
+      lane: transform
       priority: 1
       mode: shadow
       block: Not yet
@@ -75,6 +76,7 @@ on_error = { timeout = "continue" }
 
 [[hooks.before_tool_call]]
 name = "early"
+lane = "transform"
 priority = 1
 mode = "shadow"
 block = "Not yet"

@@ -173,7 +173,7 @@ def test_a_block_leaves_with_3(rules, checkrail, write):
     done = checkrail("fire", rules, "before_tool_call", "--value", "@call.json")
     assert (done.code, done.err) == (3, "")
     assert done.rows[0] == ["before_tool_call"]
-    assert done.rows[1][:3] == ["transform", "limit", "blocks"]
+    assert done.rows[1][1:3] == ["limit", "blocks"]
     assert done.rows[1][4] == "Transfers over 1000 need the finance desk"
     says = "block by limit (402): Transfers over 1000 need the finance desk"
     assert done.rows[2:] == [[says]]
@@ -199,7 +199,7 @@ def test_a_failure_leaves_with_4(rules, checkrail):
     context = '{"user": {"identity": "mallory", "org_id": "o1"}, "run_id": "r1"}'
     done = checkrail("fire", rules, "before_run", "--context", context)
     assert (done.code, done.err) == (4, "")
-    assert done.rows[1][:3] == ["transform", "broken", "fails"]
+    assert done.rows[1][1:3] == ["broken", "fails"]
     assert done.rows[-1] == ["fail by broken (500): The desk is closed"]
 
 
@@ -227,7 +227,7 @@ def test_the_context_can_be_a_file(rules, invoke, write):
 def test_what_is_asked_can_be_answered(answer, code, says, rules, invoke):
     done = invoke("fire", rules, "before_tool_call", "--value", '{"name": "mail"}', *answer)
     assert (done.code, done.err) == (code, "")
-    assert done.rows[1][:3] == ["transform", "mail_first", "asks"]
+    assert done.rows[1][1:3] == ["mail_first", "asks"]
     assert done.rows[-1] == [says]
 
 
@@ -267,7 +267,9 @@ def test_what_stands_for_a_result_is_shown_as_it_is(point, value, says, text, ru
     assert "null → " not in last, "the call and its result are two things, and no change of one"
 
 
-def test_a_point_without_hooks_says_where_there_are_some(rules, invoke):
+def test_a_point_without_hooks_goes_on(rules, invoke):
     done = invoke("fire", rules, "on_session_end")
-    assert (done.code, done.rows[0], done.rows[-1]) == (0, ["on_session_end"], ["continue"])
-    assert "before_tool_call" in done.out
+    first, (middle,), last = done.rows
+    assert (done.code, first, last) == (0, ["on_session_end"], ["continue"])
+    assert middle.startswith("no hook")
+    assert invoke("fire", rules, "on_session_end", "--json").data["records"] == []

@@ -141,4 +141,3 @@ def test_without_ruamel_a_yaml_file_says_what_to_install(write):
     assert (done.returncode, done.stdout) == (1, "")
     assert 'pip install "checkrail[config]"' in done.stderr
     assert "Traceback" not in done.stderr
-

@@ -6,6 +6,7 @@ from checkrail.engine.errors import CheckrailError, HookRefusedError
 from checkrail.engine.hook import HookSpec, declare
 from checkrail.engine.points import Lane
 from checkrail.engine.registry import HookRegistry
+from checkrail.engine.values import RunError, RunResult
 
 POINT = "on_result"
 
@@ -181,3 +182,20 @@ async def test_a_point_without_hooks_lets_everything_pass_in_every_scope():
     for fires in (registry, registry.scope(run_id="r"), inner):
         verdict = await fires.fire(POINT, {"a": 1})
         assert (verdict.decision, verdict.value, verdict.records) == ("continue", {"a": 1}, ())
+
+
+async def test_a_point_named_twice_is_one_point():
+    registry, seen = HookRegistry(), []
+    registry.register(lambda event: seen.append(event.point), "on_run_finish", "on_error")
+    await registry.fire("on_run_error", RunError(error="boom"))
+    await registry.fire("after_run", RunResult())
+    assert seen == ["on_run_error", "after_run"]
+
+
+def test_a_registry_can_be_told_twice_to_mark_the_tasks_of_its_hooks():
+    registry = HookRegistry()
+    registry.register(hook, POINT)
+    registry.mark()
+    plan = registry.plan
+    registry.mark()
+    assert registry.plan is plan

@@ -241,3 +241,20 @@ async def test_a_hook_that_suspends_where_there_is_no_task_is_told_so():
 
     asyncio.get_running_loop().call_soon(callback)
     assert "task" in await caught
+
+
+async def test_a_registry_can_be_used_in_two_event_loops_at_once():
+    registry = HookRegistry()
+
+    async def hangs(event):
+        await asyncio.sleep(10)
+
+    registry.register(hangs, POINT, name="h", timeout=0.02)
+
+    def elsewhere():
+        return asyncio.run(registry.fire(POINT, {}))
+
+    here = await registry.fire(POINT, {})
+    there = await asyncio.to_thread(elsewhere)
+    again = await registry.fire(POINT, {})
+    assert [v.records[1].failure for v in (here, there, again)] == ["timeout"] * 3

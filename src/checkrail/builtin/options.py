@@ -32,7 +32,7 @@ def pattern(given: str) -> str:
     """Check a glob, or a regular expression between slashes."""
     try:
         compiled(given)
-    except re.error as error:
+    except (re.error, TypeError, AttributeError) as error:
         raise ValueError(f"a glob, or a regular expression between slashes ({error})") from None
     return given
 

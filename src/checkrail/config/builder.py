@@ -155,8 +155,9 @@ class Builder:
         for key in ("lane", "decisions"):
             if (known := getattr(target, key)) is not None:
                 options[key] = known
-        if target.timeout is not None and self.defaults.timeout is None:
-            options["timeout"] = target.timeout
+        for key in ("timeout", "on_error"):
+            if (known := getattr(target, key)) is not None and getattr(self.defaults, key) is None:
+                options[key] = known
         options |= {key: value for key, value in entry.said.keys.items() if key in _OPTIONS}
         return options | _mode(entry.said.keys)
 

@@ -15,7 +15,8 @@ from checkrail.config.problems import ConfigError, Problem
 from checkrail.engine.errors import CheckrailError, HookRefusedError
 
 if TYPE_CHECKING:
-    from checkrail.engine.registry import HookRegistry
+    from checkrail.engine.hook import HookSpec
+from checkrail.engine.registry import HookRegistry
 
 log = logging.getLogger("checkrail.config")
 
@@ -81,9 +82,12 @@ class Reloader:
 
     def _swap(self, loaded: Loaded) -> None:
         own = {spec.name for spec in self.loaded.specs} if self.loaded else set()
-        others = [spec for spec in self.registry.list() if spec.name not in own]
+
+        def renewed(known: list[HookSpec]) -> list[HookSpec]:
+            return [*(spec for spec in known if spec.name not in own), *loaded.specs]
+
         try:
-            self.registry.swap([*others, *loaded.specs])
+            self.registry.swap(renewed)
         except HookRefusedError as error:
             problem = Problem(str(self.path), None, "", str(error))
             raise ConfigError([problem], loaded.files) from error

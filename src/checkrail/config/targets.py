@@ -15,9 +15,10 @@ from checkrail.config.schema import is_off, models, new_name, renames
 from checkrail.engine.errors import UnreachableError, suggestion
 from checkrail.engine.event import Event
 from checkrail.engine.hook import Hook
-from checkrail.engine.points import Decision, places
+from checkrail.engine.points import CONTRACTS, Decision, Lane, places
 
 BUILTIN_MODULE = "checkrail.builtin"
+REFUSING = frozenset({Decision.BLOCK, Decision.ASK, Decision.FAIL})
 _TOLD_BY = ("path", "builtin", "agent_name", "url", "command")
 
 
@@ -41,6 +42,7 @@ class Target:
     type: str = "python"
     decisions: frozenset[Decision] | None = None
     lane: str | None = None
+    on_error: str | None = None
     timeout: float | None = None
     warning: str = ""
 
@@ -162,7 +164,8 @@ def _builtin(entry: Entry, name: str, key: str) -> Target:
         raise NotLoadedError(f"unknown built-in hook {name!r}", expected, near, key)
     builtin = BUILTINS[name]
     fn = builtin.make(entry.get("config", {}))
-    return Target(fn, name, lane=None if _in_background(entry) else builtin.lane)
+    lane = None if _in_background(entry) else builtin.lane
+    return Target(fn, name, lane=lane, on_error=_closed(entry) if name == "redact" else None)
 
 
 def _in_background(entry: Entry) -> bool:
@@ -180,7 +183,23 @@ def _action(entry: Entry, importer: Importer) -> Target:
     if action.served:
         return stand_in(entry) if is_off(entry.said.keys) else _unserved(entry, name)
     fn, decisions = action.build(fields, (entry.point,), importer.base)
-    return Target(fn, name, entry.type, decisions)
+    on_error = _closed(entry) if "redact" in fields else None
+    lane = _lane(entry, decisions)
+    return Target(fn, name, entry.type, decisions, lane=lane, on_error=on_error)
+
+
+def _lane(entry: Entry, decisions: frozenset[Decision] | None) -> str | None:
+    """Give a rule its lane: one that can only refuse is a gate, so that it fails closed."""
+    if decisions is None or _in_background(entry):
+        return None
+    has_gates = all(Lane.GATE in CONTRACTS[place.point].lanes for place in places(entry.point))
+    return Lane.GATE if decisions <= REFUSING and has_gates else None
+
+
+def _closed(entry: Entry) -> str | None:
+    """Let a redaction that fails block, where that can be: what it was to hide must not pass."""
+    able = all(CONTRACTS[place.point].block for place in places(entry.point))
+    return "block" if able and entry.get("lane") != Lane.OBSERVE else None
 
 
 def _unserved(entry: Entry, name: str) -> Target:

@@ -132,7 +132,7 @@ def declare(
         target = _callable_name(hook)
     _check_callable(given, fn)
     _check_options(given, options)
-    found = tuple(place for point in points for place in places(point))
+    found = _once(place for point in points for place in places(point))
     if not found:
         raise HookRefusedError(given, "it names no point", "Name at least one, such as before_run")
     return HookSpec(
@@ -164,6 +164,16 @@ def declare(
             if key in options
         },
     )
+
+
+def _once(found: Iterable[Place]) -> tuple[Place, ...]:
+    """Leave out a point that is named again under another name."""
+    kept: list[Place] = []
+    for place in found:
+        told = [other.guard for other in kept if other.point is place.point]
+        if None not in told and place.guard not in told:
+            kept.append(place)
+    return tuple(kept)
 
 
 def _class_options(hook: Hook) -> dict[str, Any]:

@@ -254,7 +254,7 @@ class HookRecord(RecordDraft):
             "hook_type": bound.declared,
             "target_type": bound.spec.target_type,
             "target_name": bound.spec.target_name,
-            "on_error_behavior": bound.spec.on_error_text,
+            "on_error_behavior": bound.policy.get(self.failure or "error", "continue"),
             "attempt": self.attempt,
             **self.ids,
         }

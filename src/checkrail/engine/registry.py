@@ -95,10 +95,16 @@ class HookRegistry:
             self._swap(other for other in self._hooks.values() if other is not spec)
         return spec
 
-    def swap(self, specs: Iterable[HookSpec]) -> None:
-        """Put another set of hooks in the place of all: whole, or not at all."""
+    def swap(
+        self,
+        specs: Iterable[HookSpec] | Callable[[list[HookSpec]], Iterable[HookSpec]],
+    ) -> None:
+        """Put another set of hooks in the place of all: whole, or not at all.
+
+        The new set may be given by a function of the present one, so that nobody's is lost.
+        """
         with self._lock:
-            self._swap(specs)
+            self._swap(specs([*self._hooks.values()]) if callable(specs) else specs)
 
     def list(self, point: str | None = None) -> list[HookSpec]:
         """Give the hooks in the order of their registration, or of one point in its order."""

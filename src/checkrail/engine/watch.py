@@ -156,9 +156,6 @@ def drive(
                 watch.follow(d.bound, d.began, lag)
             try:
                 yield pending
-            except GeneratorExit:
-                walker.close()
-                raise
             except BaseException as error:  # noqa: BLE001 - relayed, whatever it is
                 if (group := group_at(walker)) is not None and group is not watch.group:
                     watch.group = group
@@ -189,9 +186,6 @@ def _relay(walker: Walker, pending: Any) -> Generator[Any, None, None]:
                 pending._asyncio_future_blocking = True
             try:
                 yield pending
-            except GeneratorExit:
-                walker.close()
-                raise
             except BaseException as error:  # noqa: BLE001 - relayed, whatever it is
                 pending = walker.throw(error)
             else:
