@@ -253,18 +253,18 @@ def test_an_injected_message_is_shown(rules, invoke):
 
 
 @pytest.mark.parametrize(
-    ("point", "value", "says", "text"),
+    ("point", "value", "says"),
     [
-        ("before_tool_call", '{"name": "forecast"}', "replace by canned", "Always sunny"),
-        ("before_llm_call", '{"model": "expensive"}', "stop by enough", "That is all."),
+        ("before_tool_call", '{"name": "forecast"}', ["replace by canned", "Always sunny"]),
+        ("before_llm_call", '{"model": "expensive"}', ["stop by enough", "That is all."]),
     ],
 )
-def test_what_stands_for_a_result_is_shown_as_it_is(point, value, says, text, rules, invoke):
+def test_what_stands_for_a_result_is_shown_as_it_is(point, value, says, rules, invoke):
     done = invoke("fire", rules, point, "--value", value)
-    assert (done.code, done.rows[-2]) == (0, [says])
-    (last,) = done.rows[-1]
-    assert text in last
-    assert "null → " not in last, "the call and its result are two things, and no change of one"
+    (decided,), (brought,) = done.rows[-2:]
+    assert (done.code, decided) == (0, says[0])
+    assert says[1] in brought
+    assert "null → " not in brought, "the call and its result are two things, no change of one"
 
 
 def test_a_point_without_hooks_goes_on(rules, invoke):

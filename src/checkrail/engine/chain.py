@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.asks import settle_asks
 from checkrail.engine.binding import ASYNC, ASYNC_VALUE, SYNC_VALUE
-from checkrail.engine.dispatch import Dispatch, Mark
+from checkrail.engine.dispatch import Dispatch, Mark, Ruling
 from checkrail.engine.event import NOTHING_MORE, Event, EventDraft, variant
 from checkrail.engine.outcomes import Fail
 from checkrail.engine.points import Lane
@@ -43,18 +43,19 @@ async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
 
     This and `walk` are the way that every event takes, so what they make is made in place.
     """
-    chain = scope.outermost.plan[point] if scope.single else scope.chain(point)
+    only = scope.only
+    chain = scope.chain(point) if only is None else only.plan[point]
+    verdict = VerdictDraft()
     if chain is None:
-        draft = VerdictDraft()
-        draft.value = value
-        draft._d = None
-        draft.__class__ = Verdict
-        return draft  # type: ignore[return-value]
+        verdict.value = value
+        verdict._d = None
+        verdict.__class__ = Verdict
+        return verdict  # type: ignore[return-value]
     if context:
         scope = scope.bind(**context)
     if type(value) is not chain.exact:
         value = chain.contract.admit(value)
-    d = Dispatch()
+    verdict._d = d = Dispatch()
     d.scope = scope
     d.chain = chain
     d.lanes = chain.lanes
@@ -63,9 +64,8 @@ async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
     d.sent = [] if scope.sinks else None
     d.bound = d.watch = d.ruling = None
     d.at_work = NOBODY
-    d.depth = 0
+    d.depth = d.epoch = 0
     d.quiet = False
-    d.epoch = 0
     event: EventDraft[Any] = EventDraft()
     event.value = value
     event._d = d
@@ -94,7 +94,10 @@ async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
         if d.sent is not None:
             d.flush()
         d.event = d.watch = None  # type: ignore[assignment]
-    return verdict_of(d)
+    ruling: Ruling | None = d.ruling
+    verdict.value = d.value if ruling is None else ruling.result(d.value)
+    verdict.__class__ = Verdict
+    return verdict  # type: ignore[return-value]
 
 
 def new_walker() -> Walker:

@@ -54,8 +54,8 @@ class Scope:
         "context",
         "history",
         "levels",
+        "only",
         "outermost",
-        "single",
         "sinks",
     )
 
@@ -68,7 +68,7 @@ class Scope:
     ) -> None:
         self.levels = levels
         self.outermost = levels[0]
-        self.single = len(levels) == 1
+        self.only = levels[0] if len(levels) == 1 else None
         self.context = context
         self.budget = budget
         self.ask = ask
