@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ def command(
     Leaves with 3 if the hooks block and with 4 if they fail.
     """
     loaded = read(file, as_data=as_data)
+    logging.getLogger("checkrail").setLevel(logging.CRITICAL)  # the timeline tells it already
     try:
         contract = CONTRACTS[point_named(point)]
         fired = _value(contract, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -58,7 +59,7 @@ def _print_one(builtin: Builtin) -> None:
     out.print(f"Where, unless said: {', '.join(builtin.points)}\n")
     out.print("Config:")
     for key, shape in builtin.config_model.model_json_schema()["properties"].items():
-        default = f" (default {as_json(shape['default'])})" if "default" in shape else ""
+        default = f" (default {json.dumps(shape['default'])})" if "default" in shape else ""
         out.print(f"  {key}: {shape.get('description', '')}{default}", markup=False)
     out.print("\nIn a file:\n")
     out.print(_example(builtin), markup=False)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from checkrail.engine.binding import Bound
     from checkrail.engine.verdict import Verdict
 
+WIDE = 10_000
+"""How wide a line may get where nobody's terminal would break it."""
+
 COLOURS = {
     "continue": "green",
     "block": "red",
@@ -32,7 +35,7 @@ def console(*, stderr: bool = False) -> Console:
     """Give a console that never cuts or wraps a name in two."""
     found = Console(stderr=stderr, highlight=False, soft_wrap=True)
     if not found.is_terminal:
-        found.width = 200
+        found.width = WIDE
     return found
 
 
