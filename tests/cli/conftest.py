@@ -1,6 +1,7 @@
 """Starts the real command, or the same app in this process where many cases would be slow."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -107,11 +108,15 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture(autouse=True)
-def clean_imports(tmp_path: Path) -> Iterator[None]:
-    """Leave nothing of what the hooks of a test brought along."""
+def clean_process(tmp_path: Path) -> Iterator[None]:
+    """Leave nothing of what a command, or the hooks of a test, did to this process."""
     path, modules = [*sys.path], {*sys.modules}
+    log = logging.getLogger("checkrail")
+    level, handlers = log.level, [*log.handlers]
     yield
     sys.path[:] = path
+    log.setLevel(level)
+    log.handlers[:] = handlers
     for name in sys.modules.keys() - modules:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
