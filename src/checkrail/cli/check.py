@@ -36,7 +36,7 @@ def command(file: Path, *, as_data: bool) -> None:
         told = {"file": str(file), "ok": True, "warnings": warnings, "plan": plan, "off": off}
         click.echo(as_json(told))
         return
-    tell(loaded.warnings, "yellow")
+    tell(loaded.warnings, "yellow", "warning: ")
     _print_plan(file, plan, off)
 
 

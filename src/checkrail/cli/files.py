@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 from typing import TYPE_CHECKING
@@ -22,7 +23,8 @@ def read(path: Path, *, as_data: bool) -> Loaded:
     from checkrail.config import ConfigError, load
 
     try:
-        return load(path)
+        with contextlib.redirect_stdout(sys.stderr):  # what hooks print is not the result
+            return load(path)
     except ConfigError as error:
         problems = error.problems
     if as_data:
@@ -31,12 +33,13 @@ def read(path: Path, *, as_data: bool) -> Loaded:
     else:
         tell(problems, "red")
         noun = "problem" if len(problems) == 1 else "problems"
-        console(stderr=True).print(f"[bold red]{len(problems)} {noun}[/] in {path}")
+        text = f"{len(problems)} {noun} in {path}"
+        console(stderr=True).print(text, style="bold red", markup=False)
     sys.exit(REFUSED_FILE)
 
 
-def tell(problems: tuple[Problem, ...], style: str) -> None:
+def tell(problems: tuple[Problem, ...], style: str, what: str = "") -> None:
     """Print problems, one a line."""
     out = console(stderr=True)
     for problem in problems:
-        out.print(str(problem), style=style, markup=False)
+        out.print(f"{what}{problem}", style=style, markup=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import json
 import logging
 import sys
@@ -13,12 +15,14 @@ import click
 
 from checkrail.cli.app import BLOCKED, FAILED
 from checkrail.cli.files import read, tell
-from checkrail.cli.show import as_json, changes, console, timeline, verdict_line
+from checkrail.cli.show import as_json, changes, console, shown, timeline, verdict_line
 from checkrail.engine.asks import AskHandler
-from checkrail.engine.errors import CheckrailError
-from checkrail.engine.points import CONTRACTS, Contract, Decision, point_named
+from checkrail.engine.errors import CheckrailError, suggestion
+from checkrail.engine.event import Context
+from checkrail.engine.points import CONTRACTS, Contract, Decision, HookPoint, point_named
+from checkrail.engine.records import HookRecord
 from checkrail.engine.registry import HookRegistry
-from checkrail.engine.values import plain
+from checkrail.engine.values import User, plain
 from checkrail.engine.verdict import Verdict
 
 CODES = {Decision.BLOCK: BLOCKED, Decision.FAIL: FAILED}
@@ -58,18 +62,22 @@ def command(
     """
     loaded = read(file, as_data=as_data)
     logging.getLogger("checkrail").setLevel(logging.CRITICAL)  # the timeline tells it already
+    records: list[HookRecord] = []
     try:
         contract = CONTRACTS[point_named(point)]
         fired = _value(contract, value)
-        registry = _registry(loaded, approve)
-        verdict = asyncio.run(_fire(registry, contract, fired, _json(context, "--context")))
+        registry = _registry(loaded, approve, records)
+        with contextlib.redirect_stdout(sys.stderr):  # what hooks print is not the result
+            verdict = asyncio.run(_fire(registry, contract, fired, _context(context)))
     except (CheckrailError, TypeError) as error:
         raise click.UsageError(str(error)) from None
     if as_data:
-        click.echo(as_json(_told(contract, verdict)))
+        told = _told(contract, verdict, records)
+        told["warnings"] = list(map(dataclasses.asdict, loaded.warnings))
+        click.echo(as_json(_scrubbed(told, loaded)))
     else:
-        tell(loaded.warnings, "yellow")
-        _print(contract, fired, verdict)
+        tell(loaded.warnings, "yellow", "warning: ")
+        _print(_Shown(contract, fired, verdict, records, loaded), registry)
     sys.exit(CODES.get(verdict.decision, 0))
 
 
@@ -79,11 +87,15 @@ async def _fire(registry: HookRegistry, contract: Contract, value: Any, context:
     return verdict
 
 
-def _registry(loaded: Any, approve: bool | None) -> HookRegistry:  # noqa: FBT001 - None: nobody
+def _registry(
+    loaded: Any,
+    approve: bool | None,  # noqa: FBT001 - None: nobody answers
+    records: list[HookRecord],
+) -> HookRegistry:
     settings = loaded.settings
     options = {"history": settings.history, "max_retries": settings.max_retries}
     said = {name: option for name, option in options.items() if option is not None}
-    registry = HookRegistry(ask=_answers(approve), **said)
+    registry = HookRegistry(records.append, ask=_answers(approve), **said)
     registry.swap(loaded.specs)
     return registry
 
@@ -97,40 +109,89 @@ def _answers(approve: bool | None) -> AskHandler | None:  # noqa: FBT001 - None:
     return yes if approve else no
 
 
+def _context(text: str) -> dict[str, Any]:
+    data = _json(text, "--context")
+    if not isinstance(data, dict):
+        example = '{"user": "ann", "agent_name": "support"}'
+        raise click.UsageError(f"--context is a JSON object, such as {example}")
+    known = [item.name for item in dataclasses.fields(Context)]
+    for name in data:
+        if name not in known:
+            hint = suggestion(name, known)
+            told = f"--context: an event has no field {name!r}{hint}. It has: {', '.join(known)}"
+            raise click.UsageError(told)
+    if isinstance(data.get("user"), dict):
+        data["user"] = _user(data["user"])
+    return data
+
+
+def _user(given: dict[str, Any]) -> User:
+    known = [item.name for item in dataclasses.fields(User)]
+    strange = [name for name in given if name not in known]
+    if strange or "identity" not in given:
+        found = f"has {strange[0]!r}" if strange else "has no 'identity'"
+        told = f"--context: a user {found}. It is a name, or an object with: {', '.join(known)}"
+        raise click.UsageError(told)
+    return User(**given)
+
+
 def _json(text: str, option: str) -> Any:
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        except OSError as error:
-            raise click.UsageError(f"{option}: {error}") from None
-    elif text == "-":
-        text = sys.stdin.read()
     try:
-        return json.loads(text)
-    except ValueError as error:
+        if text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        elif text == "-":
+            text = sys.stdin.read()
+    except OSError as error:
+        told = f"{option}: {error.filename} cannot be read: {error.strerror}"
+        raise click.UsageError(told) from None
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{option} is not text in UTF-8: {error}") from None
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{option} is not JSON: {error}") from None
 
 
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _value(contract: Contract, text: str | None) -> Any:
-    from checkrail.actions.shapes import build, check
+    from checkrail.actions.shapes import build, check, has_text
     from checkrail.testing import sample
 
     if text is None:
         return sample(contract.point)
     data = _json(text, "--value")
-    if contract.value is object:
+    if contract.value is object or (data is None and contract.point is HookPoint.QUERY_END):
         return data
-    if isinstance(data, str):
+    if isinstance(data, str) and has_text(contract.value):
         return contract.changed(data, sample(contract.point))
-    return build(contract.value, check(contract.value, data, "--value"), _blank(contract))
+    try:
+        return build(contract.value, check(contract.value, data, "--value"), _blank(contract))
+    except CheckrailError as error:
+        names = ", ".join(item.name for item in dataclasses.fields(contract.value))
+        raise click.UsageError(f"{error}. A {contract.value.__name__} has: {names}") from None
 
 
 def _blank(contract: Contract) -> Any:
-    """Give what stands for the fields that a message leaves out."""
+    """Give what stands for the fields that a message or a session leaves out."""
+    if contract.wire == "session":
+        return contract.value("session-1")
     return contract.value(None, None, "") if contract.wire == "content" else None
 
 
-def _told(contract: Contract, verdict: Verdict) -> dict[str, Any]:
+def _scrubbed(data: Any, loaded: Any) -> Any:
+    if isinstance(data, str):
+        return loaded.scrubbed(data)
+    if isinstance(data, list):
+        return [_scrubbed(item, loaded) for item in data]
+    if isinstance(data, dict):
+        return {key: _scrubbed(item, loaded) for key, item in data.items()}
+    return data
+
+
+def _told(contract: Contract, verdict: Verdict, records: list[HookRecord]) -> dict[str, Any]:
     return {
         "point": str(contract.point),
         "decision": str(verdict.decision),
@@ -140,17 +201,39 @@ def _told(contract: Contract, verdict: Verdict) -> dict[str, Any]:
         "code": verdict.code,
         "hook": verdict.hook,
         "inject": plain(list(verdict.inject)),
-        "records": [record.wire() for record in verdict.records],
+        "records": [record.wire() for record in records],
     }
 
 
-def _print(contract: Contract, fired: Any, verdict: Verdict) -> None:
-    out = console()
-    out.print(f"[bold cyan]{contract.point}[/]")
-    out.print(timeline(verdict.records) if verdict.records else "  no hook had anything to say")
-    out.print(verdict_line(verdict))
-    before, after = plain(fired), plain(verdict.value)
-    if before != after:
-        out.print(f"value: {changes(before, after)}", markup=False)
+@dataclasses.dataclass(frozen=True)
+class _Shown:
+    contract: Contract
+    fired: Any
+    verdict: Verdict
+    records: list[HookRecord]
+    loaded: Any
+
+
+def _print(it: _Shown, registry: HookRegistry) -> None:
+    out, verdict, hide = console(), it.verdict, it.loaded.scrubbed
+    out.print(f"[bold cyan]{it.contract.point}[/]")
+    out.print(timeline(it.records, hide) if it.records else _silence(it.contract, registry))
+    out.print(verdict_line(verdict, hide))
+    before, after = plain(it.fired), plain(verdict.value)
+    if verdict.decision in (Decision.REPLACE, Decision.STOP) or (
+        before != after and any(record.redacted and not record.shadow for record in it.records)
+    ):  # of what was redacted, the earlier form is shown to nobody
+        text = json.dumps(after, ensure_ascii=False)
+        out.print(f"value: {shown(hide(text))}", markup=False)
+    elif before != after:
+        out.print(f"value: {shown(hide(changes(before, after)))}", markup=False)
     for message in verdict.inject:
-        out.print(f"injected: {json.dumps(plain(message), ensure_ascii=False)}", markup=False)
+        text = json.dumps(plain(message), ensure_ascii=False)
+        out.print(f"injected: {shown(hide(text))}", markup=False)
+
+
+def _silence(contract: Contract, registry: HookRegistry) -> str:
+    if registry.has(contract.point):
+        return "  no hook here is for this event"
+    others = ", ".join(point for point in HookPoint if registry.has(point)) or "no point"
+    return f"  no hook stands here; there are hooks at {others}"

@@ -46,7 +46,7 @@ def _print_points(*, as_data: bool) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("point", "value", "a hook may"):
-        table.add_column(title)
+        table.add_column(title, no_wrap=title == "point")
     for row, point in zip(told, HookPoint, strict=True):
         may = [decision for decision in row["decisions"] if decision != "continue"]
         words = ["change it"] * bool(row["change"]) + may

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import os
+import sys
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -32,16 +34,31 @@ COLOURS = {
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Give a console that never cuts or wraps a name in two."""
-    found = Console(stderr=stderr, highlight=False, soft_wrap=True)
-    if not found.is_terminal:
-        found.width = WIDE
+    """Give a console that prints what it is given, and never cuts or wraps a name in two."""
+    colours: Any = None if os.environ.get("NO_COLOR") else "auto"
+    found = Console(
+        stderr=stderr, color_system=colours, highlight=False, emoji=False, soft_wrap=True
+    )
+    found.width = max(found.width, 100) if found.is_terminal else WIDE
     return found
 
 
 def as_json(data: Any) -> str:
     """Write data for machines."""
-    return json.dumps(data, ensure_ascii=False, indent=2)
+    text = json.dumps(data, ensure_ascii=False, indent=2)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        return json.dumps(data, indent=2)
+    return text
+
+
+def shown(text: str) -> str:
+    """Make a text safe to print: what hooks say may carry what would draw on the terminal."""
+    return "".join(
+        sign if sign.isprintable() or sign in "\n\t" else sign.encode("unicode_escape").decode()
+        for sign in text
+    )
 
 
 def hook_row(bound: Bound) -> dict[str, Any]:
@@ -51,7 +68,7 @@ def hook_row(bound: Bound) -> dict[str, Any]:
         "name": spec.name,
         "lane": str(bound.lane),
         "priority": spec.priority,
-        "match": {field: [str(item) for item in found] for field, found in spec.match.items()},
+        "match": {field: [_written(item) for item in found] for field, found in spec.match.items()},
         "when": spec.when_text or (spec.when is not None),
         "timeout": spec.timeout if spec.timeout != float("inf") else None,
         "on_error": dict(bound.policy),
@@ -65,11 +82,16 @@ def hook_row(bound: Bound) -> dict[str, Any]:
     return told
 
 
+def _written(pattern: Any) -> str:
+    """Show a pattern as it stands in the file: variables in it may be secret."""
+    return str(getattr(pattern, "written", getattr(pattern, "pattern", pattern)))
+
+
 def plan_table(rows: Iterable[dict[str, Any]]) -> Table:
     """Show the hooks of one point in the order in which they run."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("  #", "hook", "lane", "priority", "matches", "timeout", "on_error", "mode"):
-        table.add_column(title, no_wrap=True)
+        table.add_column(title, no_wrap=title not in ("matches", "on_error"), overflow="fold")
     for number, row in enumerate(rows, 1):
         table.add_row(
             f"  {number}",
@@ -97,18 +119,18 @@ def _on_error(policy: dict[str, str]) -> str:
     return ", ".join([usual, *others])
 
 
-def timeline(records: Iterable[HookRecord]) -> Table:
-    """Show every hook call: when it ran, how long, what it said."""
+def timeline(records: Iterable[HookRecord], hide: Callable[[str], str] = str) -> Table:
+    """Show every hook call: when it ran, how long, what it said; `hide` takes secrets out."""
     table = Table(box=None, pad_edge=False, show_header=False)
     for record in records:
         if record.kind is RecordKind.START:
             continue
         table.add_row(
             Text(f"  {record.lane:<9}", style="dim"),
-            Text(record.hook, style="bold"),
+            Text(shown(record.hook), style="bold"),
             _said(record),
             Text(f"{record.duration_ms:.2f} ms", style="dim"),
-            Text(_why(record)),
+            Text(shown(hide(_why(record)))),
         )
     return table
 
@@ -162,11 +184,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def verdict_line(verdict: Verdict) -> Text:
-    """Say what was decided, by whom, and why."""
+def verdict_line(verdict: Verdict, hide: Callable[[str], str] = str) -> Text:
+    """Say what was decided, by whom, and why; `hide` takes secrets out."""
     text = Text(str(verdict.decision), style=f"bold {COLOURS[str(verdict.decision)]}")
     if verdict.hook:
         text += Text(f" by {verdict.hook}")
     if verdict.status is not None:
         text += Text(f" ({verdict.status})")
-    return text + Text(f": {verdict.reason}" if verdict.reason else "")
+    return text + Text(f": {shown(hide(verdict.reason))}" if verdict.reason else "")

@@ -13,7 +13,7 @@ from checkrail.config.entries import Entry
 from checkrail.config.models import check_model
 from checkrail.config.objects import EXPECTED, Defaults, NoHooksError, specs_of, with_defaults
 from checkrail.config.problems import Report, Where
-from checkrail.config.schema import COMMON
+from checkrail.config.schema import COMMON, owners
 from checkrail.config.targets import Importer, NotLoadedError, Target, stand_in, target_of
 from checkrail.engine.errors import HookRefusedError
 from checkrail.engine.hook import HookSpec, declare
@@ -104,7 +104,8 @@ class Builder:
         except BuiltinConfigError as error:
             self._wrong_config(entry, error)
         except ActionError as error:
-            self._refused(entry, error.problem, error.remedy)
+            telling = (key for key in entry.said.at if key in owners())
+            self._refused(entry, error.problem, error.remedy, *telling)
         except Exception as error:  # noqa: BLE001 - one hook that cannot be made hides no other
             found = f"the hook cannot be made: {type(error).__name__}: {error}"
             self.report.add(entry.said.place("config"), found)
@@ -126,14 +127,14 @@ class Builder:
         if check_model(model, entry.get("config", {}), where, self.report):
             self.report.add((*where, error.key), f"found {error.found}", error.expected)
 
-    def _refused(self, entry: Entry, problem: str, remedy: str) -> None:
+    def _refused(self, entry: Entry, problem: str, remedy: str, *telling: str) -> None:
         """Report what the engine or an action refused, at the first key that it speaks of."""
         words = [word for part in re.findall(r"\w+", problem) for word in (part, part.rstrip("s"))]
         if "background" in words:
             words.append("mode")  # async is another word for it
         if problem.startswith("it "):  # what was imported, and not how it is to be treated
             words += ["path", "function"]
-        self.report.add(entry.said.place(*words), problem, "", remedy)
+        self.report.add(entry.said.place(*words, *telling), problem, "", remedy)
 
     def _when(self, entry: Entry) -> Any:
         text = entry.get("when")

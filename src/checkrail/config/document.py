@@ -29,6 +29,9 @@ class Document:
 def read(path: Path, report: Report) -> Document | None:
     """Read a file, or report why not."""
     kind = FORMATS.get(path.suffix.lower())
+    if kind is None and path.is_dir():
+        report.add((), "a folder", "a file")
+        return None
     if kind is None:
         expected = f"a file name that ends in {', '.join(FORMATS)}"
         report.add((), f"a file of unknown format {path.name!r}", expected)

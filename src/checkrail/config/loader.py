@@ -16,7 +16,7 @@ from checkrail.config.entries import Entry, EntryReader
 from checkrail.config.environment import Environment
 from checkrail.config.kinds import seconds, text
 from checkrail.config.modules import files_of, importable, own_modules
-from checkrail.config.problems import Problem, Report, Where, described
+from checkrail.config.problems import Problem, Report, Where, described, scrubbed
 from checkrail.config.settings import Settings, read_settings, top_level
 from checkrail.config.targets import Importer
 from checkrail.engine.errors import UnknownPointError, suggestion
@@ -41,6 +41,11 @@ class Loaded:
     files: tuple[Path, ...]
     modules: tuple[str, ...] = field(repr=False)
     digest: str
+    secrets: Mapping[str, str] = field(repr=False, default_factory=dict)
+
+    def scrubbed(self, text: str) -> str:
+        """Take the values of the variables that the file uses out of a text."""
+        return scrubbed(text, self.secrets)
 
 
 def load(path: str | Path) -> Loaded:
@@ -120,6 +125,7 @@ def _loaded(document: Document | None, report: Report, file: Path | None) -> Loa
         files=files,
         modules=tuple(sorted(modules)),
         digest=_digest(document.digest, files[len(own) :]),
+        secrets=report.secrets,
     )
 
 

@@ -121,10 +121,14 @@ class Report:
         )
 
     def _scrubbed(self, text: str) -> str:
-        """Take the values of variables out again, longest first, wherever the text came from."""
-        for value in sorted(self.secrets, key=len, reverse=True):
-            text = text.replace(value, self.secrets[value])
-        return text
+        return scrubbed(text, self.secrets)
+
+
+def scrubbed(text: str, secrets: Mapping[str, str]) -> str:
+    """Take the values of variables out again, longest first, wherever the text came from."""
+    for value in sorted(secrets, key=len, reverse=True):
+        text = text.replace(value, secrets[value])
+    return text
 
 
 def spelled(where: Where) -> str:
