@@ -61,13 +61,13 @@ def test_it_reaches_all_of_the_points(printed):
     ("hook", "does", "why"),
     [
         ("five_a_minute", "passes", ""),
-        ("language", "changes", 'language: null → "en"'),
+        ("language", "changes", 'language: (nothing) → "en"'),
         ("hide_contacts", "redacts", ""),
         ("no_secrets", "redacts", ""),
         ("house_rules", "injects", ""),
         ("wants_a_plan", "retries", "Start with your plan between <plan> and </plan>."),
         ("limit", "blocks", "Transfers over 1000 need the finance desk"),
-        ("no_more_deletes", "would: blocks", "Nothing is deleted without a ticket"),
+        ("no_more_deletes", "in shadow: blocks", "Nothing is deleted without a ticket"),
         ("audit_session", "passes", ""),
     ],
 )
@@ -99,7 +99,7 @@ def test_the_last_lines_count_what_was_shown(printed):
         "injection": shown.count("injects"),
         "retry": shown.count("retries"),
         "block": shown.count("blocks"),
-        "decision in shadow": shown.count("would: blocks"),
+        "decision in shadow": shown.count("in shadow: blocks"),
         "hook that failed (timeout)": shown.count("failed (timeout)"),
     }
     assert all(counts.values())

@@ -24,7 +24,8 @@ from checkrail import (
     ToolResult,
     Verdict,
 )
-from checkrail.cli.show import console, timeline, verdict_line
+from checkrail.cli.show import console
+from checkrail.cli.timeline import timeline, verdict_line
 from checkrail.config import load
 from checkrail.engine.scope import Scope
 
@@ -89,7 +90,8 @@ class Life:
         output = {"answer": answer.content}
         result = await self.at(HookPoint.ON_RESULT, output)
         reply = OutboundMessage("ann", "chat", result.value["answer"])
-        await self.at(HookPoint.BEFORE_OUTBOUND, reply)
+        sent = await self.at(HookPoint.BEFORE_OUTBOUND, reply)
+        self.out.print(f'  Ann reads: "{sent.value.content}"', markup=False)
         await self.at(HookPoint.AFTER_RUN, RunResult(output=output, input=started.value))
         error = RunError(error="the model did not answer", error_type="TimeoutError")
         await self.at(HookPoint.ON_RUN_ERROR, error, "another run, which did not end well")

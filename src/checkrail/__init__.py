@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from checkrail.engine.errors import CheckrailError
+    from checkrail.engine.asks import Approval
+    from checkrail.engine.errors import CheckrailError, UnreachableError
     from checkrail.engine.event import Event
     from checkrail.engine.hook import Hook
     from checkrail.engine.outcomes import Ask, Block, Continue, Fail, Reject, Replace, Retry, Stop
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from checkrail.styles.decorators import Hooks
 
 _HOMES = {
-    "engine.errors": ("CheckrailError",),
+    "engine.asks": ("Approval",),
+    "engine.errors": ("CheckrailError", "UnreachableError"),
     "engine.event": ("Event",),
     "engine.hook": ("Hook",),
     "engine.outcomes": (
@@ -65,6 +67,7 @@ _HOME = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name i
 
 __all__ = [
     "AgentResponse",
+    "Approval",
     "Ask",
     "AssistantMessage",
     "Block",
@@ -89,6 +92,7 @@ __all__ = [
     "Stop",
     "ToolCall",
     "ToolResult",
+    "UnreachableError",
     "Verdict",
 ]
 
@@ -96,7 +100,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a public name."""
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        other = {"RunHooks", "RunContext", "RejectRun", "User"}
+        hint = f": import it from {__name__}.hooks" if name in other else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     found = globals()[name] = getattr(import_module(_HOME[name]), name)
     return found
 

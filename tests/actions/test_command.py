@@ -80,16 +80,23 @@ async def test_it_can_take_every_decision(ask):
     assert await ask(says({"action": "ask", "reason": "ok?"})) == Ask("ok?")
 
 
-@pytest.mark.parametrize("point", ["before_tool_call", "after_run", "on_session_start"])
 @pytest.mark.parametrize("code", ["", "print()", "print('  ')"])
-async def test_no_output_says_nothing(point, code, ask):
-    assert await ask(script(code), point) is None
+async def test_an_observer_need_not_say_anything(code, ask):
+    assert await ask(script(code), "after_run") is None
+
+
+@pytest.mark.parametrize("point", ["before_tool_call", "on_session_start"])
+@pytest.mark.parametrize("code", ["", "print()", "print('  ')"])
+async def test_where_something_is_decided_silence_is_no_answer(point, code, ask):
+    with pytest.raises(InvalidOutcomeError, match=r'"action": "continue"'):
+        await ask(script(code), point)
 
 
 async def test_a_program_need_not_read_what_it_is_told(ask):
     big = ToolCall(args={"text": "x" * 3_000_000})
-    assert await ask(script("import os; os.close(0)"), value=big) is None
-    assert await ask(["true"], value=big) is None
+    closes = """import os; os.close(0); print('{"action": "continue"}')"""
+    assert await ask(script(closes), value=big) == Continue()
+    assert await ask(["echo", '{"action": "continue"}'], value=big) == Continue()
 
 
 async def test_a_large_event_arrives_whole(ask):

@@ -97,7 +97,7 @@ enabled = false
 path = "./own.py:watch"
 """
 
-HEAD = ["#", "hook", "lane", "priority", "matches", "timeout", "on_error", "mode"]
+HEAD = ["#", "hook", "does", "lane", "priority", "matches", "timeout", "on_error", "mode"]
 OPEN = "continue, invalid: fail"
 CLOSED = "block, timeout: continue, invalid: fail"
 LIMIT = "tools: transfer, /^pay_/; users: ann; when: tool_call.args.amount > 1000"
@@ -105,22 +105,32 @@ LIMIT = "tools: transfer, /^pay_/; users: ann; when: tool_call.args.amount > 100
 PLAN = [
     ["before_llm_call"],
     HEAD,
-    ["1", "rules", "transform", "100", "everything", "2 s", "block", "enforce"],
+    ["1", "rules", "rule: change", "transform", "100", "everything", "2 s", "block", "enforce"],
     [],
     ["before_tool_call"],
     HEAD,
-    ["1", "early", "transform", "1", "everything", "5 s", OPEN, "shadow"],
-    ["2", "late", "transform", "200", "everything", "5 s", OPEN, "enforce"],
-    ["3", "limit", "gate", "100", LIMIT, "0.5 s", CLOSED, "enforce"],
-    ["4", "watch", "observe (background)", "100", "everything", "5 s", "continue", "enforce"],
+    ["1", "early", "rule: block", "transform", "1", "everything", "5 s", OPEN, "shadow"],
+    ["2", "late", "rule: change", "transform", "200", "everything", "5 s", OPEN, "enforce"],
+    ["3", "limit", "rule: block", "gate", "100", LIMIT, "0.5 s", CLOSED, "enforce"],
+    [
+        "4",
+        "watch",
+        "./own.py:watch",
+        "observe (background)",
+        "100",
+        "everything",
+        "5 s",
+        "continue",
+        "enforce",
+    ],
     [],
     ["after_run"],
     HEAD,
-    ["1", "audit", "observe", "100", "everything", "5 s", "continue", "enforce"],
+    ["1", "audit", "./own.py:watch", "observe", "100", "everything", "5 s", "continue", "enforce"],
     [],
     ["on_run_error"],
     HEAD,
-    ["1", "audit", "observe", "100", "everything", "5 s", "continue", "enforce"],
+    ["1", "audit", "./own.py:watch", "observe", "100", "everything", "5 s", "continue", "enforce"],
     [],
     ["switched off: asleep"],
     ["checkrail.yaml: 6 hooks at 4 of 16 points"],
@@ -178,6 +188,7 @@ def test_a_hook_as_json_tells_all_that_decides_how_it_is_treated(told):
         },
         "mode": "enforce",
         "background": False,
+        "may": ["block"],
         "declared": "before_tool_call",
         "type": "rule",
         "target": "rule",
@@ -224,7 +235,7 @@ def test_hooks_of_a_python_object_may_have_no_timeout_and_a_condition_in_code(in
     write("checkrail.json", '{"hooks": {"path": "./own.py:hooks"}}')
     rows = invoke("check", "checkrail.json").rows
     assert rows[2] == [
-        *("1", "free", "transform", "100", "when: (code)", "none"),
+        *("1", "free", "free", "transform", "100", "when: (code)", "none"),
         *("block, invalid: fail", "enforce"),
     ]
     (hook,) = invoke("check", "checkrail.json", "--json").data["plan"]["before_run"]

@@ -112,7 +112,7 @@ def test_no_command_shows_the_help(invoke):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["chekc"], "No such command 'chekc'"),
+        (["chekc"], "did you mean 'check'?"),
         (["check"], "Missing argument 'FILE'"),
         (["fire", "checkrail.yaml"], "Missing argument 'POINT'"),
         (["check", "--jsn", "checkrail.yaml"], "--json"),

@@ -82,7 +82,7 @@ def test_a_terminal_gets_colours_and_names_in_one_piece(folder):
 def test_a_terminal_shows_all_of_the_timeline(folder):
     text = uncoloured(on_terminal("fire", "checkrail.yaml", "before_tool_call", cwd=folder))
     assert "weather_in_celsius" in text
-    assert "would: blocks" in text
+    assert "in shadow: blocks" in text
     assert "Nothing is deleted without a ticket" in " ".join(text.split())
 
 

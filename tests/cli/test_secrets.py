@@ -10,7 +10,8 @@ FILE = """
     hooks:
       before_tool_call:
         - name: quiet
-          command: [sh, -c, 'test "$KEY" = "$0"', "${API_KEY}"]
+          command:
+            [sh, -c, 'test "$KEY" = "$0" && echo "$1"', "${API_KEY}", '{"action": "continue"}']
           env: { KEY: "${API_KEY}" }
         - name: named
           tools: ["${API_KEY}"]

@@ -98,9 +98,9 @@ def test_an_object_by_its_path_with_a_timeout(checkrail, write):
     hooks = [row[1:] for row in done.rows if row and row[0] == "1"]
     closed, watching = "block, invalid: fail", "continue"
     assert hooks == [
-        ["subscription", "gate", "100", "everything", "7 s", closed, "enforce"],
-        ["completed", "observe", "100", "everything", "7 s", watching, "enforce"],
-        ["failed", "observe", "100", "everything", "7 s", watching, "enforce"],
+        ["subscription", "subscription", "gate", "100", "everything", "7 s", closed, "enforce"],
+        ["completed", "completed", "observe", "100", "everything", "7 s", watching, "enforce"],
+        ["failed", "failed", "observe", "100", "everything", "7 s", watching, "enforce"],
     ]
     assert done.rows[-1] == ["aegra.json: 3 hooks at 3 of 16 points"]
 
@@ -187,9 +187,36 @@ def test_one_entry_a_point_with_a_type(invoke, write):
     done = invoke("check", "agent.json")
     assert done.code == 0
     assert [row[1:] for row in done.rows if row and row[0] == "1"] == [
-        ["on_run_start", "transform", "100", "everything", "60 s", "block", "enforce"],
-        ["on_run_finish", "observe", "100", "everything", "300 s", "continue", "enforce"],
-        ["on_run_finish", "observe", "100", "everything", "300 s", "continue", "enforce"],
+        [
+            "on_run_start",
+            "input-validator",
+            "transform",
+            "100",
+            "everything",
+            "60 s",
+            "block",
+            "enforce",
+        ],
+        [
+            "on_run_finish",
+            "audit-logger",
+            "observe",
+            "100",
+            "everything",
+            "300 s",
+            "continue",
+            "enforce",
+        ],
+        [
+            "on_run_finish",
+            "audit-logger",
+            "observe",
+            "100",
+            "everything",
+            "300 s",
+            "continue",
+            "enforce",
+        ],
     ]
     start, finish = done.err.splitlines()
     assert "agent.json:5 hooks.on_run_start: agent hooks need the run server" in start

@@ -65,8 +65,13 @@ CALLS = [
     ["transform", "slow", "failed (timeout)", "hook 'slow' at before_tool_call timed out after 0"],
     ["transform", "boom", "failed (error)", "ValueError: it broke"],
     ["transform", "bare", "failed (invalid)", "hook 'bare' at before_tool_call broke its contra"],
-    ["transform", "trial", "would: blocks", "Not on Sundays"],
-    ["transform", "trial_slow", "would: failed (timeout)", "hook 'trial_slow' at before_tool_cal"],
+    ["transform", "trial", "in shadow: blocks", "Not on Sundays"],
+    [
+        "transform",
+        "trial_slow",
+        "in shadow: failed (timeout)",
+        "hook 'trial_slow' at before_tool_cal",
+    ],
     ["gate", "last", "blocks", "The end"],
 ]
 
@@ -187,8 +192,8 @@ def test_what_a_hook_says_is_no_markup_and_no_emoji(invoke, write):
     write("checkrail.json", json.dumps({"hooks": {"before_run": rule}}))
     done = invoke("fire", "checkrail.json", "before_run", "--value", "{}")
     assert done.rows[1][:3] == ["transform", "a[red]b", "changes"]
-    assert done.rows[1][4] == f'note: null → "{text}"'
-    assert done.rows[-1] == [f'value: note: null → "{text}"']
+    assert done.rows[1][4] == f'note: (nothing) → "{text}"'
+    assert done.rows[-1] == [f'value: note: (nothing) → "{text}"']
 
 
 @pytest.mark.parametrize("history", ["digest", "off"])

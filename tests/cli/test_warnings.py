@@ -31,7 +31,7 @@ def test_optional_hooks_that_are_not_there_are_warned_of(checkrail, write):
     assert "checkrail.yaml:8 hooks.before_run[2]: http hooks need the run server" in served
     assert missing.startswith("warning: ")
     assert served.startswith("warning: ")
-    assert [row[1] for row in done.rows if len(row) == 8] == ["hook", "kept", "served"]
+    assert [row[1] for row in done.rows if len(row) == 9] == ["hook", "kept", "served"]
     assert done.rows[-2:] == [
         ["switched off: asleep, tired"],
         ["checkrail.yaml: 2 hooks at 1 of 16 points"],

@@ -84,12 +84,10 @@ def _not_started(program: tuple[str, ...], cwd: Path | None, error: OSError) -> 
 def _answer(event: Event[Any], program: tuple[str, ...], ended: Ended) -> Outcome | None:
     observing = event.verdict is not None
     if ended.code == 0:
+        if observing and not ended.stdout.strip():
+            return None
         data = _data(program, ended.stdout)
-        return (
-            None
-            if data is None
-            else wire.answer(event.point, data, event.value, observing=observing)
-        )
+        return wire.answer(event.point, data, event.value, observing=observing)
     if ended.code == REFUSED and CONTRACTS[event.point].block and not observing:
         return Block(_text(ended.stderr))
     said = _text(ended.stderr)
@@ -97,16 +95,14 @@ def _answer(event: Event[Any], program: tuple[str, ...], ended: Ended) -> Outcom
 
 
 def _data(program: tuple[str, ...], written: bytes) -> Any:
-    """Read an answer; no output at all says nothing."""
-    if not written.strip():
-        return None
+    """Read an answer; silence is none, for it might be a program that did not get that far."""
     try:
         return json.loads(written, parse_constant=_no_constant)
     except ValueError as error:
         begin = _text(written[:60])
         problem = f"{program[0]} did not write JSON ({error}), but: {begin!r}"
         raise InvalidOutcomeError(
-            f"{problem}. Answer with one JSON object, or with nothing"
+            f'{problem}. Answer with one JSON object, such as {{"action": "continue"}}'
         ) from None
 
 

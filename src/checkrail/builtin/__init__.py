@@ -47,3 +47,15 @@ BUILTINS: dict[str, Builtin] = {
     )
 }
 """Every built-in hook by its name."""
+
+for _hook in (
+    log_request,
+    log_response,
+    strip_provider_fields,
+    redact,
+    tool_policy,
+    rate_limit,
+    schema_check,
+):
+    _builtin = BUILTINS[_hook.__name__]
+    vars(_hook).update(hook_points=_builtin.points, hook_options={"lane": _builtin.lane})

@@ -62,6 +62,7 @@ BUILTIN = Builtin(
     name="redact",
     summary="takes secrets, e-mail addresses and card numbers out of what flows through",
     points=(
+        HookPoint.BEFORE_INBOUND,
         HookPoint.BEFORE_LLM_CALL,
         HookPoint.AFTER_LLM_CALL,
         HookPoint.AFTER_TOOL_CALL,

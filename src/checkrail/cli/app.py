@@ -6,6 +6,8 @@ import importlib
 
 import click
 
+from checkrail.engine.errors import suggestion
+
 REFUSED_FILE = 1
 BLOCKED = 3
 FAILED = 4
@@ -33,6 +35,18 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(f"checkrail.cli.{cmd_name}").command
         return command
+
+    def resolve_command(
+        self,
+        ctx: click.Context,
+        args: list[str],
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was meant, or say which one it may have been."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            hint = suggestion(args[0], COMMANDS)
+            told = f"there is no command {args[0]!r}{hint}: see `checkrail --help`"
+            raise click.UsageError(told, ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

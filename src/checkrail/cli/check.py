@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from checkrail.cli.files import read, tell
-from checkrail.cli.show import as_json, console, hook_row, plan_table
+from checkrail.cli.plan import hook_row, plan_table
+from checkrail.cli.show import as_json, console
 from checkrail.engine.points import HookPoint
 from checkrail.engine.registry import HookRegistry
 

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import click
 
 from checkrail.cli.app import BLOCKED, FAILED
 from checkrail.cli.files import read, tell
-from checkrail.cli.show import as_json, changes, console, shown, timeline, verdict_line
+from checkrail.cli.show import as_json, console, shown
+from checkrail.cli.timeline import changes, timeline, verdict_line
 from checkrail.engine.asks import AskHandler
 from checkrail.engine.errors import CheckrailError, suggestion
 from checkrail.engine.event import Context
@@ -61,13 +63,12 @@ def command(
     Leaves with 3 if the hooks block and with 4 if they fail.
     """
     loaded = read(file, as_data=as_data)
-    logging.getLogger("checkrail").setLevel(logging.CRITICAL)  # the timeline tells it already
     records: list[HookRecord] = []
     try:
         contract = CONTRACTS[point_named(point)]
         fired = _value(contract, value)
         registry = _registry(loaded, approve, records)
-        with contextlib.redirect_stdout(sys.stderr):  # what hooks print is not the result
+        with contextlib.redirect_stdout(sys.stderr), _logging():
             verdict = asyncio.run(_fire(registry, contract, fired, _context(context)))
     except (CheckrailError, TypeError) as error:
         raise click.UsageError(str(error)) from None
@@ -79,6 +80,27 @@ def command(
         tell(loaded.warnings, "yellow", "warning: ")
         _print(_Shown(contract, fired, verdict, records, loaded), registry)
     sys.exit(CODES.get(verdict.decision, 0))
+
+
+@contextlib.contextmanager
+def _logging() -> Iterator[None]:
+    """Show what hooks log; what the engine logs is told by the timeline already."""
+    engine, hooks = logging.getLogger("checkrail"), logging.getLogger("checkrail.hooks")
+    handler = logging.StreamHandler()
+    level = hooks.level
+    engine.addFilter(_never)
+    hooks.addHandler(handler)
+    hooks.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        engine.removeFilter(_never)
+        hooks.removeHandler(handler)
+        hooks.setLevel(level)
+
+
+def _never(_record: logging.LogRecord) -> bool:
+    return False
 
 
 async def _fire(registry: HookRegistry, contract: Contract, value: Any, context: Any) -> Verdict:

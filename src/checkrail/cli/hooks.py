@@ -56,7 +56,7 @@ def _print_all() -> None:
 def _print_one(builtin: Builtin) -> None:
     out = console()
     out.print(f"[bold]{builtin.name}[/] ({builtin.lane}): {builtin.summary}\n")
-    out.print(f"Where, unless said: {', '.join(builtin.points)}\n")
+    out.print(f"Made for: {', '.join(builtin.points)}\n")
     out.print("Config:")
     for key, shape in builtin.config_model.model_json_schema()["properties"].items():
         default = f" (default {json.dumps(shape['default'])})" if "default" in shape else ""

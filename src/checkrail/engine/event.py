@@ -55,6 +55,9 @@ class Context(Value):
                 raise TypeError(message)
         bound = known | dict(changes)
         bound["user"] = _user(bound["user"])
+        for name in ("attempt", "iteration"):
+            if not isinstance(bound[name], int | None):
+                raise TypeError(f"{name} is a whole number, not {type(bound[name]).__name__}")
         return Context(**bound)
 
 
@@ -63,7 +66,9 @@ def _user(given: Any) -> User | None:
         return User(identity=given)
     if isinstance(given, Mapping):
         return User(**given)
-    return given  # type: ignore[no-any-return]
+    if given is None or isinstance(given, User):
+        return given
+    raise TypeError(f"a user is a name, a mapping or a User, not {type(given).__name__}")
 
 
 class EventDraft(Generic[V_co]):

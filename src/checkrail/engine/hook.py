@@ -118,7 +118,10 @@ def declare(
     name: str | None = None,
     **options: Any,
 ) -> HookSpec:
-    """Read what somebody registers into a `HookSpec`, or refuse it."""
+    """Read what somebody registers into a `HookSpec`, or refuse it.
+
+    A callable may carry what holds unless said: `hook_points` and `hook_options`.
+    """
     fn: Callable[..., Any]
     if isinstance(hook, Hook):
         options = _class_options(hook) | options
@@ -127,6 +130,11 @@ def declare(
         fn = _class_call(hook, given)
         target = type(hook).__qualname__
     else:
+        carried: Mapping[str, Any] = getattr(hook, "hook_options", {})
+        if options.get("background"):
+            carried = {key: value for key, value in carried.items() if key != "lane"}
+        options = {**carried, **options}
+        points = tuple(points) or getattr(hook, "hook_points", ())
         given = name or _callable_name(hook)
         fn = hook
         target = _callable_name(hook)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from checkrail.engine.watch import Walker, Watchdog
 
 DEFAULT_RUN_RETRIES = 10
+KEPT_BUDGETS = 4096
 NO_IDS = Context()
 
 
@@ -49,6 +50,7 @@ class HookRegistry:
         self.marking = False
         self.plan: Plan = compiled(())
         self._hooks: dict[str, HookSpec] = {}
+        self._budgets: dict[str, Budget] = {}
         self._lock = threading.RLock()
         self.dogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
         self.idle: list[Walker] = []
@@ -133,13 +135,24 @@ class HookRegistry:
     ) -> Scope:
         """Bind ids once; with a parent, every hook above holds here too."""
         if parent is None:
-            budget = Budget(self.max_retries)
-            return Scope((self,), NO_IDS.bind(ids), budget, ask or self.ask)
+            context = NO_IDS.bind(ids)
+            return Scope((self,), context, self.budget(context.run_id), ask or self.ask)
         context = parent.context.bind(ids)
         same_run = context.run_id == parent.context.run_id
-        budget = parent.budget if same_run else Budget(parent.levels[0].max_retries)
+        budget = parent.budget if same_run else parent.outermost.budget(context.run_id)
         levels = parent.levels if self in parent.levels else (*parent.levels, self)
         return Scope(levels, context, budget, ask or self.ask or parent.ask)
+
+    def budget(self, run_id: str | None) -> Budget:
+        """Give the retries of a run: the same to all who name it, lately at least."""
+        if run_id is None:
+            return Budget(self.max_retries)
+        with self._lock:
+            budget = self._budgets.pop(run_id, None) or Budget(self.max_retries)
+            self._budgets[run_id] = budget
+            if len(self._budgets) > KEPT_BUDGETS:
+                del self._budgets[next(iter(self._budgets))]
+        return budget
 
     async def fire(self, point: str, value: Any, **context: Any) -> Verdict:
         """Call the hooks at a point, and give the verdict."""

@@ -154,20 +154,23 @@ def drive(
                 lag = d.announce(d.bound, d.began)
             if d.began != watch.began:
                 watch.follow(d.bound, d.began, lag)
+            thrown = None
             try:
                 yield pending
             except BaseException as error:  # noqa: BLE001 - relayed, whatever it is
-                if (group := group_at(walker)) is not None and group is not watch.group:
-                    watch.group = group
-                    watch.task.uncancel()
-                if watch.abandoning:
-                    watch.abandoning = False
-                    walker = abandon(d, watch, walker, pending)
-                    pending = walker.send(d)
-                else:
-                    pending = walker.throw(error)
-            else:
+                thrown = error  # and not in here, lest all that follows count as its consequence
+            if thrown is None:
                 pending = walker.send(None)
+                continue
+            if (group := group_at(walker)) is not None and group is not watch.group:
+                watch.group = group
+                watch.task.uncancel()
+            if watch.abandoning:
+                watch.abandoning = False
+                walker = abandon(d, watch, walker, pending)
+                pending = walker.send(d)
+            else:
+                pending = walker.throw(thrown)
     finally:
         del watches[watch]
 

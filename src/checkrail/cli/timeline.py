@@ -1,0 +1,124 @@
+"""The timeline: what each hook said to an event, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from checkrail.cli.show import shown
+from checkrail.engine.records import HookRecord, RecordKind
+from checkrail.engine.values import plain
+
+if TYPE_CHECKING:
+    from checkrail.engine.verdict import Verdict
+
+SHOWN = 60
+ABSENT = object()
+
+COLOURS = {
+    "continue": "green",
+    "block": "red",
+    "fail": "red",
+    "ask": "yellow",
+    "retry": "yellow",
+    "replace": "cyan",
+    "stop": "cyan",
+}
+
+
+def timeline(records: Iterable[HookRecord], hide: Callable[[str], str] = str) -> Table:
+    """Show every hook call: when it ran, how long, what it said; `hide` takes secrets out."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for record in records:
+        if record.kind is RecordKind.START:
+            continue
+        table.add_row(
+            Text(f"  {record.lane:<9}", style="dim"),
+            Text(shown(record.hook), style="bold"),
+            _said(record),
+            Text(f"{record.duration_ms:.2f} ms", style="dim"),
+            Text(shown(hide(_why(record)))),
+        )
+    return table
+
+
+def _said(record: HookRecord) -> Text:
+    if record.failure is not None:
+        text = Text(f"failed ({record.failure})", style="magenta")
+    else:
+        word = _word(record)
+        text = Text(word, style=COLOURS[str(record.decision)] if word != "passes" else "dim")
+    if record.shadow:
+        text = Text("in shadow: ", style="yellow") + text
+    return text
+
+
+def _word(record: HookRecord) -> str:
+    if record.redacted:
+        return "redacts"
+    if record.changed:
+        return "changes"
+    if record.injected and record.decision == "continue":
+        return "injects"
+    words = {"continue": "passes", "block": "blocks", "fail": "fails", "ask": "asks"}
+    words |= {"retry": "retries", "replace": "replaces", "stop": "stops"}
+    return words[str(record.decision)]
+
+
+def _why(record: HookRecord) -> str:
+    if record.failure is not None:
+        return record.error or ""
+    if record.changed and not record.redacted:
+        return changes(record.before, record.after)
+    return record.reason + (" (overran its timeout)" if record.overran else "")
+
+
+def changes(before: Any, after: Any, path: str = "") -> str:
+    """Say in one line what became of a value."""
+    return ", ".join(_differences(plain(before), plain(after), path))
+
+
+def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
+    if before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in {**before, **after}:
+            inner = f"{path}.{key}" if path else key
+            yield from _differences(before.get(key, ABSENT), after.get(key, ABSENT), inner)
+    elif isinstance(before, list) and isinstance(after, list):
+        for number, (old, new) in enumerate(zip_longest(before, after, fillvalue=ABSENT)):
+            yield from _differences(old, new, f"{path}[{number}]")
+    else:
+        yield f"{path or 'value'}: {_pair(before, after)}"
+
+
+def _pair(before: Any, after: Any) -> str:
+    if isinstance(before, str) and isinstance(after, str):
+        pairs = enumerate(zip(before, after, strict=False))
+        same = next((at for at, (old, new) in pairs if old != new), min(len(before), len(after)))
+        if same > SHOWN // 2:  # what is alike would hide what is not
+            cut = same - SHOWN // 4
+            before, after = f"…{before[cut:]}", f"…{after[cut:]}"
+    return f"{_short(before)} → {_short(after)}"
+
+
+def _short(value: Any) -> str:
+    if value is ABSENT:
+        return "(nothing)"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def verdict_line(verdict: Verdict, hide: Callable[[str], str] = str) -> Text:
+    """Say what was decided, by whom, and why; `hide` takes secrets out."""
+    text = Text(str(verdict.decision), style=f"bold {COLOURS[str(verdict.decision)]}")
+    if verdict.hook:
+        text += Text(f" by {verdict.hook}")
+    if verdict.status is not None:
+        text += Text(f" ({verdict.status})")
+    return text + Text(f": {shown(hide(verdict.reason))}" if verdict.reason else "")
