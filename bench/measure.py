@@ -87,6 +87,17 @@ def bare_loop(hooks: Sequence[Hook], value: object) -> Run:
     return run
 
 
+def inlined_loop(hooks: Sequence[Hook], value: object) -> Run:
+    """The same loop, written out where the hooks are to be called."""
+
+    async def run(times: int) -> None:
+        for _ in range(times):
+            for fn in hooks:
+                await fn(value)
+
+    return run
+
+
 def print_peer(package: str, build: Callable[[int], Mapping[str, Run]]) -> None:
     """Measure a peer with the bare loop beside it, and print what was found."""
     timings = chain.from_iterable(

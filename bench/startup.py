@@ -11,6 +11,7 @@ COMMAND = Path(sys.executable).with_name("checkrail")
 
 PYTHON = "python -c pass"
 IMPORT = "import checkrail"
+USE = "from checkrail import Hooks"
 HELP = "checkrail --help"
 
 
@@ -18,7 +19,8 @@ def startup_times() -> dict[str, float | None]:
     """Median milliseconds of each command, in turns; None where one does not run."""
     commands = {
         PYTHON: [sys.executable, "-c", "pass"],
-        IMPORT: [sys.executable, "-c", "import checkrail"],
+        IMPORT: [sys.executable, "-c", IMPORT],
+        USE: [sys.executable, "-c", USE],
         HELP: [str(COMMAND), "--help"],
     }
     running = {name: command for name, command in commands.items() if _runs(command)}

@@ -100,9 +100,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a public name."""
     if name not in _HOME:
-        other = {"RunHooks", "RunContext", "RejectRun", "User"}
-        hint = f": import it from {__name__}.hooks" if name in other else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_HOME[name]), name)
     return found
 
