@@ -238,7 +238,7 @@ async def test_assert_blocked_shows_failures_and_shadows():
     with pytest.raises(AssertionError) as caught:
         assert_blocked(await registry.fire("before_run", {}))
     assert "broken  failed (error): ValueError: out of order" in str(caught.value)
-    assert "refuse  would block: not today" in str(caught.value)
+    assert "refuse  in shadow: block: not today" in str(caught.value)
 
 
 async def test_assert_changed():

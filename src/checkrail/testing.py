@@ -165,7 +165,7 @@ def _line(record: HookRecord) -> str:
         did += f": {record.reason}"
     if record.changed:
         did += " with the value redacted" if record.redacted else f" with {record.after!r}"
-    shadow = "would " if record.shadow else ""
+    shadow = "in shadow: " if record.shadow else ""
     return f"  {record.point}  {record.lane:<9}  {record.hook}  {shadow}{did}"
 
 

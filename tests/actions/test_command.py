@@ -154,9 +154,9 @@ async def test_a_program_that_is_killed_names_the_signal(ask):
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ("hello", "did not write JSON"),
-        ("{'action': 'block'}", "did not write JSON"),
-        ('{"action": "block"} {}', "did not write JSON"),
+        ("hello", "that are no JSON"),
+        ("{'action': 'block'}", "that are no JSON"),
+        ('{"action": "block"} {}', "that are no JSON"),
         ('{"action": "block", "status": NaN}', "NaN is not JSON"),
         ("[]", "at $: found a list, expected an object"),
         ("{}", "at $.action: found nothing"),
@@ -170,7 +170,7 @@ async def test_output_that_is_no_answer_is_invalid(written, told, ask):
 
 
 async def test_output_that_is_no_text_is_invalid(ask):
-    with pytest.raises(InvalidOutcomeError, match="did not write JSON"):
+    with pytest.raises(InvalidOutcomeError, match="that are no JSON"):
         await ask(script("import os; os.write(1, b'\\xff\\xfe\\xfd')"))
 
 

@@ -113,7 +113,7 @@ def test_what_leads_up_to_a_secret_stays(text, scrubbed):
         "token = get_token(1234567)\napi_key: str = settings.API_KEY\npassword: Optional[str123]",
         "password=${PASSWORD} token={{token}} secret=$SECRET",
         'password: "${PASSWORD}"',
-        'if token == "(": pass',
+        'if token == "(": pass; token = "\\n\\n"',
         '{"password": {"type": "string"}, "token": "string", "secret": ""}',
         "PWD=/home/ann\nOLDPWD=/tmp",
         "http://localhost:8080/a@b",
@@ -275,6 +275,13 @@ def test_a_name_can_tell_a_secret(name, text, secret):
 
 
 MEGABYTE = 1_000_000
+
+
+@pytest.mark.parametrize("times", [1, 99, 100, MEGABYTE // 5])
+def test_a_secret_may_be_long(times):
+    quoted, block = "ab\\\"'" * times, PEM.replace("\n", "\\n" * times)
+    assert scrub(f'password="{quoted}", "x"') == f'password="{OUT}", "x"'
+    assert scrub(f'"{block}"') == f'"{OUT}"'
 
 
 @pytest.mark.parametrize(

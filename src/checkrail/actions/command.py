@@ -96,11 +96,14 @@ def _answer(event: Event[Any], program: tuple[str, ...], ended: Ended) -> Outcom
 
 def _data(program: tuple[str, ...], written: bytes) -> Any:
     """Read an answer; silence is none, for it might be a program that did not get that far."""
+    if not written.strip():
+        told = f'{program[0]} wrote nothing. Answer with one JSON object: {{"action": "continue"}}'
+        raise InvalidOutcomeError(told)
     try:
         return json.loads(written, parse_constant=_no_constant)
     except ValueError as error:
-        begin = _text(written[:60])
-        problem = f"{program[0]} did not write JSON ({error}), but: {begin!r}"
+        # what it wrote instead may be anything, and the reason of a refusal goes to the caller
+        problem = f"{program[0]} wrote {len(written)} bytes that are no JSON ({error})"
         raise InvalidOutcomeError(
             f'{problem}. Answer with one JSON object, such as {{"action": "continue"}}'
         ) from None

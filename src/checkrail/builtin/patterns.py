@@ -1,8 +1,8 @@
 """What is not for everybody's eyes: how secrets, e-mail addresses and card numbers look.
 
 Every pattern takes a time that grows with the text and no faster: what repeats is bounded,
-possessive, cannot begin inside itself, or has one way only to go through a text. Possessive are
-single characters alone: with groups, `re` of Python 3.11.0 to 3.11.4 loses its place in the text.
+possessive, or cannot begin inside itself. No group is possessive, only what takes one character:
+with a possessive group, `re` loses its place in the text until Python 3.11.5.
 """
 
 from __future__ import annotations
@@ -13,6 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 LABEL = "[redacted:{kind}]"
 
 Scrub = Callable[[str], str]
+
+
+def _many(group: str) -> str:
+    """Repeat what has one way only to match, also very often, without going back."""
+    # Each repeat of a group takes memory until it ends, or until the atomic group around it does.
+    return rf"(?>(?:{group}){{1,99}})*"
+
 
 _KEYS = (
     r"sk-(?<![A-Za-z0-9]sk-)(?:(?:ant|proj|svcacct|admin|or)-[\w-]{16,}+|[A-Za-z0-9]{20,}+)",
@@ -35,12 +42,12 @@ _KEYS = (
     r"eyJ(?<![\w-]eyJ)[\w-]{5,}+\.[\w-]{5,}+(?:\.[\w-]*+){1,3}",  # JSON Web Token
 )
 _KIND = r"(?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-_GAP = r"\s*+(?:\\[nr]\s*+)*"
-_BASE64 = r"[A-Za-z0-9+/=\s]*+(?:\\[nr][A-Za-z0-9+/=\s]*+)*"
+_GAP = r"\s*+" + _many(r"\\[nr]\s*+")
+_BODY = _many(r"[A-Za-z0-9+/=\s]++|\\[nr]")
+_CUT_OFF = _many(_GAP + r"[A-Za-z0-9+/=]{16,}+")
 _PEM = (
     rf"-----BEGIN {_KIND}(?:{_GAP}[A-Za-z-]{{1,30}}: [^\r\n\\]{{0,200}}+){{0,5}}"
-    rf"(?:{_BASE64}-----END {_KIND}"
-    rf"|(?:{_GAP}[A-Za-z0-9+/=]{{16,}}+)*)"  # it was cut off
+    rf"(?:{_BODY}-----END {_KIND}|{_CUT_OFF})"
 )
 _SET = r"[\w.~+/=-]"
 _BEARER = (
@@ -74,9 +81,8 @@ _PLACEHOLDER = (
     r"|(?i:bool|boolean|false|int|nil|none|null|str|string|true|undefined)(?![\w-])"
 )
 _BARE = r"[^\s\"'`,;&<>(){}\[\]|\\]"
-_QUOTED = (
-    r"(?=(?:(?!(?P=quote))(?:[^\r\n\\]|\\.?+)){4})"
-    r"[^\r\n\\\"']*+(?:(?!(?P=quote))(?:[\"']|\\.?+)[^\r\n\\\"']*+)*"
+_QUOTED = r"(?=(?:(?!(?P=quote))(?:\\.?+|[^\r\n\\])){4})" + _many(
+    r"(?!(?P=quote))(?:\\.?+|[\"']|[^\r\n\\\"']++)"
 )
 _GIVEN = r"\s{0,4}(?:=>|:=|[:=])\s{0,4}"
 _UNQUOTED = rf"(?!(?P=name)(?!\w)|\w[\w.]{{0,64}}+[(\[]|{_PLACEHOLDER})"

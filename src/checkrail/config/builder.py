@@ -12,7 +12,7 @@ from checkrail.builtin import BUILTINS, BuiltinConfigError
 from checkrail.config.entries import Entry
 from checkrail.config.models import check_model
 from checkrail.config.objects import EXPECTED, Defaults, NoHooksError, specs_of, with_defaults
-from checkrail.config.problems import Report, Where
+from checkrail.config.problems import Report, Where, kind_of
 from checkrail.config.schema import COMMON, owners
 from checkrail.config.targets import Importer, NotLoadedError, Target, stand_in, target_of
 from checkrail.engine.errors import HookRefusedError
@@ -41,9 +41,9 @@ class Builder:
             specs = specs_of(self.importer.path(reference), defaults)
             HookRegistry().swap(_renamed(specs))
         except NotLoadedError as error:
-            self.report.add(where, error.found, error.expected, error.hint)
+            self._add_not_loaded(where, error)
         except NoHooksError as error:
-            found = f"{reference!r} is {type(error.given).__name__}"
+            found = f"{reference!r} is {kind_of(error.given)}"
             hint = "a function goes under its point, as in before_run: {path: …}"
             self.report.add(where, found, EXPECTED, hint if callable(error.given) else "")
         except HookRefusedError as error:
@@ -117,7 +117,11 @@ class Builder:
             hint = error.hint or f"expected {error.expected}"
             self.report.warn(where, f"left out, for it is optional: {error.found}", hint)
         else:
-            self.report.add(where, error.found, error.expected, error.hint)
+            self._add_not_loaded(where, error)
+
+    def _add_not_loaded(self, where: Where, error: NotLoadedError) -> None:
+        add = self.report.add_shared if error.broken else self.report.add
+        add(where, error.found, error.expected, error.hint)
 
     def _wrong_config(self, entry: Entry, error: BuiltinConfigError) -> None:
         where = entry.said.place("config")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import fitting, mapping
+from checkrail.config.kinds import fitting, hook_form, mapping
 from checkrail.config.models import check_model
 from checkrail.config.objects import Defaults
-from checkrail.config.problems import Report, Where
+from checkrail.config.problems import Report, Where, described
 from checkrail.config.schema import VERBATIM, entry_keys, models, owners
 
 _TELLING = "path, module and function, builtin, block, set, redact, command"
@@ -77,6 +77,9 @@ class EntryReader:
     def read(self, given: Any, point: str, where: Where) -> Entry:
         """Read one hook at a point."""
         before = len(self.report.problems)
+        if isinstance(given, str):
+            self.report.add(where, f"found {described(given)}", "a mapping", hook_form(given))
+            given = None
         said = self._followed(self._said(given, where), ())
         _check_together(said, self.report)
         # A mistyped key explains why another one is missing: one problem, told once.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from checkrail.engine.hook import FAILURE_KINDS
 
 Check = Callable[[Any, Where, Report], bool]
 """Says whether a value fits its place, and reports it if not."""
+
+_REFERENCE = re.compile(r"[^\s:]+:[\w.]+|[^\s:]+\.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +106,30 @@ def on_error(value: Any, where: Where, report: Report) -> bool:
     return fits
 
 
+def is_reference(value: Any) -> bool:
+    """Say whether a value looks like `./file.py:name` or `package.module:name`."""
+    return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
+
+
+def hook_form(given: Any) -> str:
+    """Say how a hook is written, to somebody who wrote something else."""
+    if is_reference(given):
+        return f"write {{path: {given}}}"
+    return "a hook is a mapping, such as {path: ./file.py:function} or {block: the reason}"
+
+
 def fitting(
     given: Any,
     keys: Mapping[str, Check],
     where: Where,
     report: Report,
     *,
-    known: Iterable[str] | None = None,
+    also: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Give the members of a mapping that are known and fit; report all others."""
+    """Give the members of a mapping that are known and fit; report all others.
+
+    `also` are keys that are right in the file, and read elsewhere.
+    """
     if given is None:
         return {}
     if not isinstance(given, dict):
@@ -120,7 +138,7 @@ def fitting(
     found = {}
     for key, value in given.items():
         if key not in keys:
-            report.unknown((*where, key), "key", key, known or keys)
+            report.unknown((*where, key), "key", key, keys, also)
         elif keys[key](value, (*where, key), report):
             found[key] = value
     return found

@@ -14,7 +14,7 @@ from checkrail.config.builder import Builder
 from checkrail.config.document import FORMATS, Document, parse, read
 from checkrail.config.entries import Entry, EntryReader
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import seconds, text
+from checkrail.config.kinds import hook_form, is_reference, seconds, text
 from checkrail.config.modules import files_of, importable, own_modules
 from checkrail.config.problems import Problem, Report, Where, described, scrubbed
 from checkrail.config.settings import Settings, read_settings, top_level
@@ -136,7 +136,8 @@ def _build(hooks: Any, reader: EntryReader, builder: Builder) -> None:
         return
     if not isinstance(hooks, dict):
         expected = "a mapping: `path`, or points and their hooks"
-        report.add(where, f"found {described(hooks)}", expected)
+        hint = f"write hooks: {{path: {hooks}}}" if is_reference(hooks) else ""
+        report.add(where, f"found {described(hooks)}", expected, hint)
         return
     _build_object(hooks, reader, builder)
     points = {key: value for key, value in hooks.items() if key not in ("path", "timeout")}
@@ -167,7 +168,7 @@ def _entries(points: Mapping[str, Any], where: Where, reader: EntryReader) -> It
             continue
         if not isinstance(given, (dict, list)):
             expected = "a hook, or a list of hooks"
-            reader.report.add(at, f"found {described(given)}", expected)
+            reader.report.add(at, f"found {described(given)}", expected, hook_form(given))
             continue
         items = given if isinstance(given, list) else [given]
         for number, item in enumerate(items):

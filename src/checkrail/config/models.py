@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _WANTED = {
     "bool_type": "true or false",
     "dict_type": "a mapping",
+    "finite_number": "a number",
     "float_type": "a number",
     "int_type": "a whole number",
     "list_type": "a list",
@@ -24,6 +25,13 @@ _WANTED = {
     "too_short": "at least one",
 }
 """What pydantic's kinds of errors ask for, in the words of the file formats."""
+
+_LIMITS = {
+    "ge": "a number, {} or more",
+    "gt": "a number more than {}",
+    "le": "a number, {} or less",
+    "lt": "a number less than {}",
+}
 
 
 def check_model(
@@ -105,5 +113,10 @@ def _wanted(item: ErrorDetails) -> str:
     context = item.get("ctx", {})
     if "pattern" in context:
         return f"a text like {context['pattern']}"
+    for limit, words in _LIMITS.items():
+        if limit in context:
+            return words.format(context[limit])
+    if item["type"] == "literal_error":
+        return re.sub(r"\b(True|False)\b", lambda word: word[0].lower(), context["expected"])
     told = re.sub(r"^(Input should be|Value error,) ", "", item["msg"])
     return _WANTED.get(item["type"], told.replace("valid ", ""))

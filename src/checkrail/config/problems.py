@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from checkrail.config.words import meant
 from checkrail.engine.errors import CheckrailError, suggestion
 
 Where = tuple[str | int, ...]
@@ -66,6 +68,7 @@ class Report:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.secrets: dict[str, str] = {}
+        self._shared: dict[str, tuple[int, list[Where]]] = {}
 
     def add(
         self,
@@ -81,15 +84,35 @@ class Report:
         if problem not in self.problems:
             self.problems.append(problem)
 
+    def add_shared(self, where: Where, found: str, expected: str, hint: str) -> None:
+        """Add a problem that is one for several places: it is told once, and names the others."""
+        index, places = self._shared.setdefault(found, (len(self.problems), []))
+        if where not in places:
+            places.append(where)
+        hint = _with_others(hint, places[1:])
+        self.problems[index : index + 1] = [self._problem(places[0], found, expected, hint, None)]
+
     def warn(self, where: Where, found: str, hint: str = "") -> None:
         """Add something that is worth saying but stops nothing."""
         self.warnings.append(self._problem(where, found, "", hint, None))
 
-    def unknown(self, where: Where, what: str, name: str, known: Iterable[str]) -> None:
-        """Add a name that nobody knows, with the one that was probably meant."""
+    def unknown(
+        self,
+        where: Where,
+        what: str,
+        name: str,
+        known: Iterable[str],
+        also: Iterable[str] = (),
+    ) -> None:
+        """Add a name that nobody knows, with the one that was probably meant.
+
+        `also` are names that may have been meant, but are not worth listing.
+        """
         known = list(known)
         expected = f"one of: {', '.join(known)}" if known else f"a {what}, but there is none"
-        hint = suggestion(name, known).strip(" ()")
+        hint = meant(name, [*known, *also])
+        if not hint and what not in ("key", "word"):  # long names, and few of them: less will do
+            hint = suggestion(name, known).strip(" ()")
         self.add(where, f"unknown {what} {name!r}", expected, hint)
 
     def line(self, where: Where) -> int | None:
@@ -124,6 +147,13 @@ class Report:
         return scrubbed(text, self.secrets)
 
 
+def _with_others(hint: str, others: list[Where]) -> str:
+    if not others:
+        return hint
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    return f"{hint}; it is the same at {spelled(others[0])}{more}".removeprefix("; ")
+
+
 def scrubbed(text: str, secrets: Mapping[str, str]) -> str:
     """Take the values of variables out again, longest first, wherever the text came from."""
     for value in sorted(secrets, key=len, reverse=True):
@@ -154,9 +184,21 @@ def described(value: Any) -> str:
         return f"the text {shortened(value)}" if value else "an empty text"
     if isinstance(value, (int, float)):
         return f"the number {shortened(value)}"
-    if isinstance(value, list):
-        return "a list" if value else "an empty list"
-    return "a mapping"
+    if isinstance(value, list) and not value:
+        return "an empty list"
+    return kind_of(value)
+
+
+def kind_of(value: Any) -> str:
+    """Name the kind of a value, in the words of the file formats where they have one."""
+    if isinstance(value, type):
+        return "a class"
+    if inspect.isroutine(value):
+        return "a function"
+    kinds = ((str, "a text"), (bool, "true or false"), ((int, float), "a number"))
+    kinds += (((list, tuple), "a list"), (Mapping, "a mapping"), (type(None), "nothing"))
+    named = (name for kind, name in kinds if isinstance(value, kind))
+    return next(named, f"an object of the class {type(value).__name__}")
 
 
 def shortened(value: Any) -> str:

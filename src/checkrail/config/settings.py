@@ -31,8 +31,25 @@ class Settings:
 def top_level(data: Any, report: Report) -> dict[str, Any]:
     """Give the keys of a file that are read here; those of other parts are left to them."""
     if isinstance(data, Mapping):
-        data = {key: value for key, value in data.items() if key not in OTHER_PARTS}
-    return fitting(data, TOP, (), report, known=[*TOP, *sorted(OTHER_PARTS)])
+        data = {
+            key: value
+            for key, value in data.items()
+            if key not in OTHER_PARTS and not _is_misplaced(key, value, report)
+        }
+    return fitting(data, TOP, (), report, also=sorted(OTHER_PARTS))
+
+
+def _is_misplaced(key: str, value: Any, report: Report) -> bool:
+    """Report a key that belongs one level deeper."""
+    if key in DEFAULTS and DEFAULTS[key](value, (), Report("")):
+        kind, under = f"`{key}`", "defaults"
+    elif key in (*HookPoint, *ALIASES):
+        kind, under = f"the point `{key}`", "hooks"
+    else:
+        return False
+    hint = f"points go under `hooks`: {{{key}: …}}"
+    report.add((key,), f"{kind} at the top of the file", f"it under `{under}`", hint)
+    return True
 
 
 def read_settings(top: Mapping[str, Any], base: Path, report: Report) -> Settings:

@@ -23,13 +23,24 @@ _TOLD_BY = ("path", "builtin", "agent_name", "url", "command")
 
 
 class NotLoadedError(Exception):
-    """What a hook calls is not there; `keys` say where in the entry that was said."""
+    """What a hook calls is not there; `keys` say where in the entry that was said.
 
-    def __init__(self, found: str, expected: str = "", hint: str = "", *keys: str) -> None:
+    A `broken` module is one problem, however many hooks are in it.
+    """
+
+    def __init__(
+        self,
+        found: str,
+        expected: str = "",
+        hint: str = "",
+        *keys: str,
+        broken: bool = False,
+    ) -> None:
         self.found = found
         self.expected = expected
         self.hint = hint
         self.keys = keys
+        self.broken = broken
         super().__init__(found)
 
 
@@ -53,22 +64,26 @@ class Importer:
 
     base: Path
     files: set[Path] = field(default_factory=set)
+    broken: dict[str, ActionError] = field(default_factory=dict)
 
     def path(self, reference: str) -> Any:
         """Import what `./file.py:name` or `package.module:name` names."""
         where = reference.rpartition(":")[0]
         check_name(where, "path")
+        if "\0" in reference:
+            found = f"{reference!r}, which no file can be called"
+            raise NotLoadedError(found, "./file.py:name", "", "path")
         if where.endswith(".py") or "/" in where:
             self.files.add((self.base / where).resolve())
         else:
             self._note(where)
-        return self._imported(lambda: load(reference, self.base), "path")
+        return self._imported(lambda: load(reference, self.base), where, "path")
 
     def function(self, module: str, function: str) -> Any:
         """Import a function by its module and its name."""
         check_name(module, "module")
         self._note(module)
-        return self._imported(lambda: load_function(module, function, self.base), "module")
+        return self._imported(lambda: load_function(module, function, self.base), module, "module")
 
     def _note(self, module: str) -> None:
         try:
@@ -80,14 +95,20 @@ class Importer:
             if is_local(module, file):
                 self.files.add(file)
 
-    def _imported(self, imported: Callable[[], Any], key: str) -> Any:
+    def _imported(self, imported: Callable[[], Any], module: str, key: str) -> Any:
+        """Import something; a module that broke is not run again, for it may break otherwise."""
         try:
+            if module in self.broken:
+                raise self.broken[module]
             return imported()
         except ActionError as error:
             cause = error.__cause__
+            if cause is not None:
+                self.broken[module] = error
             lacking = cause.name if isinstance(cause, ModuleNotFoundError) else None
             hint = _renamed(lacking or "") or error.remedy
-            raise NotLoadedError(error.problem, "", hint, key, "function") from error
+            broken = cause is not None
+            raise NotLoadedError(error.problem, "", hint, key, "function", broken=broken) from error
 
 
 def check_name(module: str, key: str) -> None:
