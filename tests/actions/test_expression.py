@@ -94,7 +94,6 @@ async def test_has_and_missing_keys(event_at):
     event = await event_at("before_tool_call")
     assert compile_expression("has(tool_call.args.amount)")(event) is True
     assert compile_expression("has(tool_call.args.note)")(event) is False
-    assert compile_expression("has(tool_call.nothing)")(event) is False
     assert (
         compile_expression("has(tool_call.args.note) && tool_call.args.note == 'x'")(event) is False
     )
@@ -114,7 +113,14 @@ async def test_a_member_of_null_and_of_other_types_raises(event_at):
 
 @pytest.mark.parametrize(
     ("text", "given"),
-    [("tool_call.args.amount", "int"), ("tool_call.name", "str"), ("user", "NoneType")],
+    [
+        ("tool_call.args.amount", "a number"),
+        ("tool_call.name", "a text"),
+        ("tool_call.args", "a mapping"),
+        ("tool_call.args.items", "a list"),
+        ("timestamp", "a time"),
+        ("user", "nothing"),
+    ],
 )
 async def test_a_result_that_is_not_a_boolean(text, given, event_at):
     event = await event_at("before_tool_call")
@@ -212,8 +218,117 @@ def test_a_name_that_exists_at_none_of_the_points():
     assert compile_expression("tool_call.name == 'x'", ["pre_tool_call"])
 
 
+@pytest.mark.parametrize(
+    ("text", "points", "told"),
+    [
+        (
+            "tool_call.arg.amount > 1000",
+            [],
+            (
+                "reads 'arg' of tool_call at line 1, column 1, which has no such field "
+                "(did you mean 'args'?). Fields of tool_call are: id, name, args, context"
+            ),
+        ),
+        ('tool_call["arg"].amount > 1', [], "reads 'arg' of tool_call"),
+        ("tool_call['arg'].amount > 1", [], "reads 'arg' of tool_call"),
+        ("has(tool_call.arg)", [], "reads 'arg' of tool_call"),
+        ("tool_call.tool_name == 'x'", [], "(did you mean 'name'?)"),
+        ("tool_call.parameters.x == 1", [], "(did you mean 'args'?)"),
+        ("user.id == 'x'", ["before_run"], "(did you mean 'identity'?). Fields of user are: iden"),
+        ("user.mail == 'x'", [], "(did you mean 'email'?)"),
+        ("request.modle == 'x'", ["before_llm_call"], "(did you mean 'model'?)"),
+        ("true &&\n message.contents == ''", [], "reads 'contents' of message at line 2, column 2"),
+        ("tool_result.output == 'x'", [], "(did you mean 'content'?)"),
+        ("session.zzz == 'x'", [], "has no such field. Fields of session are: session_id, "),
+        ("value.arg.x == 1", ["before_tool_call"], "reads 'arg' of value"),
+        ("original.arg.x == 1", ["pre_tool_call"], "reads 'arg' of original"),
+        ("value.outptu == 1", ["on_run_finish"], "(did you mean 'output'?)"),
+        ("value.txt == 'x'", ["before_inbound"], "Fields of value are: user_id, channel, content"),
+        ("content.text == 'x'", ["before_inbound"], "which is a text and has no fields"),
+        ("model.name == 'x'", [], "reads 'name' of model at line 1, column 1, which is a text"),
+        ("attempt.n == 1", [], "which is a number and has no fields"),
+    ],
+)
+def test_a_field_that_no_value_has_is_refused_when_compiled(text, points, told):
+    assert told in refused(text, points)
+
+
+@pytest.mark.parametrize(
+    ("text", "points"),
+    [
+        ("parameters.anything.x == 1", ["before_run"]),
+        ("output.anything == 1", []),
+        ("metadata.a == config.b", []),
+        ("value.anything == 1", ["before_run"]),
+        ("value.anything == 1", ["before_run", "before_tool_call"]),
+        ("value.anything == 1", []),
+        ("value.output == 1", ["on_run_finish"]),
+        ("value.error == 'x'", ["on_run_finish"]),
+        ("value.thread_id == 't'", ["before_inbound", "before_outbound"]),
+        ("tool_call[config.key] == 1", ["before_tool_call"]),
+        ("user.extras.team == 'x'", []),
+        ("[{'b': 1}].exists(user, user.b == 1)", []),
+        ("'args' in tool_call && 'x' in tool_call.args", []),
+        ("'x' in user.permissions", []),
+        ("['x'].exists(model, 'x' in model)", []),
+    ],
+)
+def test_what_may_be_there_is_left_to_the_event(text, points):
+    assert compile_expression(text, points)
+
+
+def test_every_field_of_every_value_is_known():
+    for point, contract in CONTRACTS.items():
+        for name in getattr(contract.value, "__slots__", ()):
+            assert compile_expression(f"value.{name} == null", [point])
+            if contract.wire != "content":
+                assert compile_expression(f"{contract.wire}['{name}'] == null", [point])
+
+
+async def test_a_field_by_its_key_is_read_like_one_by_its_name(event_at):
+    event = await event_at("before_tool_call")
+    assert compile_expression("tool_call['name'] == tool_call.name")(event) is True
+    assert compile_expression('tool_call["args"]["amount"] == 5')(event) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("'x' in tool_call.name", "tool_call.name.contains('x')"),
+        ("config.word in user.email", "user.email.contains(config.word)"),
+        ("'x' in content", "content.contains('x')"),
+        ("'x' in model", "model.contains('x')"),
+    ],
+)
+def test_in_is_not_for_texts(text, remedy):
+    told = refused(text)
+    assert f"in {remedy.partition('.contains')[0]}, which is a text" in told
+    assert told.endswith(f"`in` is for lists and keys: of a text, write {remedy}")
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("'x' in tool_call.args.to", "of a text, write tool_call.args.to.contains('x')"),
+        ("'x' in config.nothing || 'o' in tool_call.args.to", "write tool_call.args.to.contains"),
+        ("'x' in tool_call.args.amount", "Guard what may be absent"),
+        ("'x' in [tool_call.args.to][0]", "Guard what may be absent"),
+        ("'to' in tool_call.args && tool_call.args.to > 1", "Guard what may be absent"),
+    ],
+)
+async def test_in_is_not_for_texts_that_show_only_at_a_call(text, remedy, event_at):
+    with pytest.raises(ActionError) as caught:
+        compile_expression(text)(await event_at("before_tool_call"))
+    assert remedy in caught.value.remedy
+
+
+async def test_a_function_that_does_not_fit_is_told_by_its_name(event_at):
+    with pytest.raises(ActionError, match="'startsWith' is not for what it was given"):
+        compile_expression("model.startsWith('x')")(await event_at("before_run"))
+
+
 def test_what_is_no_text_is_refused():
-    assert "an expression is a text, not bool" in refused(True)
+    assert "an expression is a text, not true or false" in refused(True)
 
 
 def test_every_promised_name_is_known():

@@ -40,6 +40,45 @@ def test_the_names_that_are_read_from_outside(text, found):
     assert names(text) == found
 
 
+@pytest.mark.parametrize(
+    ("text", "member"),
+    [
+        ('a["b"]', "b"),
+        ("a['b'].c", "b"),
+        ("a[b]", None),
+        ("a['b' + 'c']", None),
+        (r"a['b\'c']", None),
+        ("a['b\"c']", None),
+        ("a[0]", None),
+        ("a['']", None),
+    ],
+)
+def test_a_key_is_a_member_where_it_is_written_out(text, member):
+    assert next(uses(text)).member == member
+
+
+@pytest.mark.parametrize(
+    ("text", "sought"),
+    [
+        ("'x' in a", ("'x'", "a")),
+        ("'x' in a.b.c", ("'x'", "a.b.c")),
+        ("5 in a && true", ("5", "a")),
+        ("!('x' in a)", ("'x'", "a")),
+        ("b.c in a.d", ("b.c", "a.d")),
+        ("b().c in a", None),
+        ("b[0] in a", None),
+        ("['x'] in a", None),
+        ("'x' in a[0]", None),
+        ("'x' in a.b()", None),
+        ("a == 'x'", None),
+        ("in a", None),
+    ],
+)
+def test_what_is_looked_for_in_what(text, sought):
+    (*_, use) = (use for use in uses(text) if use.name == "a")
+    assert use.sought == sought
+
+
 def test_where_a_name_is_read_and_what_is_taken_of_it():
     text = "a.b > 1 &&\n  c.d() == e"
     assert list(uses(text)) == [

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from checkrail.config import ConfigError, load_text
@@ -55,6 +55,9 @@ documents = st.fixed_dictionaries(
 
 
 @given(documents)
+@example({"hooks": {}, "python_path": "~nobody_at_all"})
+@example({"hooks": {}, "python_path": "\0"})
+@example({"hooks": {"path": "./\0.py:x"}})
 def test_every_document_is_loaded_or_refused(document):
     try:
         load_text(json.dumps(document, indent=1), "json")

@@ -134,7 +134,8 @@ def test_ten_mistakes_are_told_at_once(problems, name, text, lines, index):
             [
                 (
                     "checkrail.yaml:1 hooks: found the text './hooks.py:hooks', "
-                    "expected a mapping: `path`, or points and their hooks"
+                    "expected a mapping: `path`, or points and their hooks "
+                    "(write hooks: {path: ./hooks.py:hooks})"
                 ),
             ],
         ),
@@ -143,7 +144,57 @@ def test_ten_mistakes_are_told_at_once(problems, name, text, lines, index):
             [
                 (
                     "checkrail.yaml:2 hooks.before_run: found the number 5, "
-                    "expected a hook, or a list of hooks"
+                    "expected a hook, or a list of hooks (a hook is a mapping, such as "
+                ),
+            ],
+        ),
+        (
+            "hooks:\n  before_run: ./hooks.py:check\n",
+            [
+                (
+                    "checkrail.yaml:2 hooks.before_run: found the text './hooks.py:check', "
+                    "expected a hook, or a list of hooks (write {path: ./hooks.py:check})"
+                ),
+            ],
+        ),
+        (
+            "hooks:\n  before_run: [my.hooks:check]\n",
+            [
+                (
+                    "checkrail.yaml:2 hooks.before_run[0]: found the text 'my.hooks:check', "
+                    "expected a mapping (write {path: my.hooks:check})"
+                ),
+            ],
+        ),
+        (
+            "before_tool_call:\n  block: x\n",
+            [
+                (
+                    "checkrail.yaml:1 before_tool_call: "
+                    "the key 'before_tool_call' at the top of the file "
+                    "(points go under `hooks`, as in hooks: {before_tool_call: …})"
+                ),
+            ],
+        ),
+        (
+            "timeout: 5\non_error: block\nhistory: off\n",
+            [
+                (
+                    "checkrail.yaml:1 timeout: the key 'timeout' at the top of the file "
+                    "(it goes under `defaults`, as in defaults: {timeout: …})"
+                ),
+                (
+                    "checkrail.yaml:2 on_error: the key 'on_error' at the top of the file "
+                    "(it goes under `defaults`, as in defaults: {on_error: …})"
+                ),
+            ],
+        ),
+        (
+            "on_error:\n  - path: ./hooks.py:tell\n",
+            [
+                (
+                    "checkrail.yaml:1 on_error: the key 'on_error' at the top of the file "
+                    "(points go under `hooks`, as in hooks: {on_error: …})"
                 ),
             ],
         ),
@@ -206,9 +257,40 @@ def test_ten_mistakes_are_told_at_once(problems, name, text, lines, index):
             ],
         ),
         (
-            "nonsense: 1\n",
+            "python_path: [~nobody_at_all/x]\n",
             [
-                "checkrail.yaml:1 nonsense: unknown key 'nonsense', expected one of: hooks, ",
+                (
+                    "checkrail.yaml:1 python_path[0]: the text '~nobody_at_all/x', "
+                    "which names no folder: Could not determine home directory"
+                ),
+            ],
+        ),
+        (
+            'python_path: "a\\0b"\n',
+            [
+                (
+                    "checkrail.yaml:1 python_path: the text 'a\\x00b', "
+                    "which names no folder: embedded null byte"
+                ),
+            ],
+        ),
+        (
+            'hooks: {path: "./a\\0.py:b"}\n',
+            [
+                (
+                    "checkrail.yaml:1 hooks.path: './a\\x00.py:b', "
+                    "which names no file: embedded null byte, expected ./file.py:name"
+                ),
+            ],
+        ),
+        (
+            "nonsense: 1\nserevr: 1\n",
+            [
+                (
+                    "checkrail.yaml:1 nonsense: unknown key 'nonsense', expected one of: hooks, "
+                    "definitions, python_path, defaults, env, history, max_retries"
+                ),
+                "checkrail.yaml:2 serevr: unknown key 'serevr' (did you mean 'server'?)",
             ],
         ),
     ],
@@ -265,6 +347,21 @@ def in_hook(keys: str, point: str = "before_tool_call") -> str:
             "mode: a gate hook cannot run in the background",
         ),
         ("lane: gate\nset: {args.x: 1}", 4, "set: `set` in lane gate, where nothing can be"),
+        ("block: x\nmode: dry-run", 4, "mode: unknown word 'dry-run' (did you mean 'shadow'?)"),
+        ("block: x\nmode: disabled", 4, "mode: unknown word 'disabled' (did you mean 'off'?)"),
+        ("block: x\nlane: audit", 4, "lane: unknown word 'audit' (did you mean 'observe'?)"),
+        ("block: x\non_error: raise", 4, "on_error: unknown word 'raise' (did you mean 'block'?)"),
+        (
+            "block: x\nmatch: y",
+            4,
+            "match: unknown key 'match' (did you mean one of: tools, agents,",
+        ),
+        ("action: block", 3, "action: unknown key 'action' (did you mean one of: block, ask, "),
+        ("block: x\nif: y", 4, "if: unknown key 'if' (did you mean 'when'?)"),
+        ("block: x\ncondition: y", 4, "condition: unknown key 'condition' (did you mean 'when'?)"),
+        ("block: x\nagent: y", 4, "agent: unknown key 'agent' (did you mean 'agents'?)"),
+        ("block: x\nuser: y", 4, "user: unknown key 'user' (did you mean 'users'?)"),
+        ("block: x\nwarble: y", 4, "warble: unknown key 'warble', expected one of: type, name, "),
         ("type: rul\nblock: x", 3, "type: unknown word 'rul' (did you mean 'rule'?)"),
         ("type: rule", 2, "the rule does nothing"),
         ("name: x", 2, "a hook that says nothing to do, expected one of: path, module and"),
@@ -274,9 +371,13 @@ def in_hook(keys: str, point: str = "before_tool_call") -> str:
         ("path: a:b\nfunction: x", 4, "function: both `path` and `module` or `function`"),
         ("type: builtin", 2, "`builtin` is missing, expected the name of a built-in hook"),
         ("block: x\nset: {args.x: 1}", 3, "block: the rule says both block and set"),
-        ("block: [1]", 3, "block: found a list, expected a text or "),
+        ("block: [1]", 3, "block: found a list, expected a text or true"),
         ("block:", 3, "block: found nothing, expected something"),
-        ("block: x\nstatus: 200", 4, "status: found the number 200, expected greater than or"),
+        (
+            "block: x\nstatus: 200",
+            4,
+            "status: found the number 200, expected a number, 400 or more",
+        ),
         ("block: x\ncommand: [x]", 4, "command: `command`, which is for hooks of type command, "),
         ("type: rule\ncommand: [x]\nblock: x", 4, "command: `command`, which is for hooks of"),
         ("command: []", 3, "command: found an empty list, expected at least one"),
@@ -340,7 +441,7 @@ def test_what_a_point_does_not_allow_is_refused_with_the_key(told):
         "checkrail.yaml:7 hooks.before_run[0].tools: `tools` can never match at before_run",
         "checkrail.yaml:11 hooks.on_session_start[0].lane: on_session_start has no transform lane",
         (
-            "checkrail.yaml:13 hooks.on_session_start[1]: "
+            "checkrail.yaml:14 hooks.on_session_start[1].set: "
             "the rule changes the value, which on_session_start does not allow"
         ),
     ]
@@ -370,19 +471,68 @@ def test_a_broken_hook_is_one_problem_among_others(write, told):
     assert "SystemExit: 3" in found[2]
 
 
+def test_a_broken_module_is_told_once(write, told):
+    write("broken.py", "1 / 0\n")
+    write("other.py", "raise ValueError('another')\n")
+    found = told("""
+        definitions:
+          shared: {path: "./broken.py:f"}
+        hooks:
+          path: ./broken.py:hooks
+          before_run:
+            - {name: a, path: "./broken.py:f"}
+            - {name: b, path: "./broken.py:g", optional: true}
+            - {name: c, path: "./other.py:f"}
+          on_run_start:
+            - {name: d, module: ./broken.py, function: f}
+            - {name: e, $ref: shared}
+            - {name: f, $ref: shared}
+    """)
+    broken, other = found
+    assert broken.startswith("checkrail.yaml:4 hooks.path: ")
+    assert "ZeroDivisionError: division by zero" in broken
+    assert broken.endswith(
+        "(Mend it there and try again; it is the same at hooks.before_run[0].path and 2 more)"
+    )
+    assert other.startswith("checkrail.yaml:8 hooks.before_run[2].path: ")
+    assert other.endswith("(Mend it there and try again)")
+
+
+def test_a_broken_module_is_run_once(write, told, tmp_path):
+    write(
+        "broken.py",
+        """
+        from pathlib import Path
+
+        with Path(__file__).with_name("runs").open("a") as file:
+            file.write("x")
+        raise ValueError(Path(__file__).with_name("runs").read_text())
+        """,
+    )
+    (problem,) = told("""
+        hooks:
+          before_run:
+            - {name: a, path: "./broken.py:f"}
+            - {name: b, path: "./broken.py:g"}
+    """)
+    assert "ValueError: x in " in problem
+    assert problem.endswith("it is the same at hooks.before_run[1].path)")
+    assert (tmp_path / "runs").read_text() == "x"
+
+
 @pytest.mark.parametrize(
     ("reference", "expected"),
     [
         (
             "fn",
             (
-                "'./objects.py:fn' is function, "
+                "'./objects.py:fn' is a function, "
                 "expected a RunHooks, a Hooks, a HookRegistry, a Hook, or a list of them "
                 "(a function goes under its point, as in before_run: {path: …})"
             ),
         ),
-        ("number", "'./objects.py:number' is int, expected a RunHooks, "),
-        ("Class", "'./objects.py:Class' is type, expected a RunHooks, "),
+        ("number", "'./objects.py:number' is a number, expected a RunHooks, "),
+        ("Class", "'./objects.py:Class' is a class, expected a RunHooks, "),
         ("missing", "./objects.py has no 'missing', named by './objects.py:missing'"),
         ("twice", "hook 'a': there are two hooks of that name"),
         ("pointless", "hook 'Pointless': it names no point"),

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from checkrail.actions.errors import ActionError
+from checkrail.actions.fields import check_uses, in_text, kind_of
 from checkrail.actions.identifiers import Use, tokens, uses
 from checkrail.actions.wire import on_wire
 from checkrail.engine.errors import suggestion
 from checkrail.engine.event import Event
-from checkrail.engine.points import CONTRACTS, places
+from checkrail.engine.points import CONTRACTS, Contract, places
 from checkrail.engine.values import Value, plain
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ _SAID_OTHERWISE = {
     "False": "false",
     "None": "null",
 }
+_GUARD = "Guard what may be absent, as in has(x.y) && x.y > 1 or x != null"
+_NO_FUNCTION = "Undefined variable or function: "
 _SYNTAX = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 
 
@@ -89,16 +93,15 @@ class Expression:
 
     def __call__(self, event: Event[Any]) -> bool:
         """Say whether the condition holds."""
-        names: Any = {name: bind(event) for name, bind in self._binders.items()}
+        names = {name: bind(event) for name, bind in self._binders.items()}
         try:
-            if self._functions:
-                names = _cel().Context(names, self._functions)
-            answer = self._program.execute(names)
+            known = _cel().Context(names, self._functions) if self._functions else names
+            answer = self._program.execute(known)
         except Exception as error:
-            raise _failed(self.text, event, error) from error
+            raise _failed(self.text, event, names, error) from error
         if answer is True or answer is False:
             return answer
-        problem = f"the expression {self.text!r} gave {type(answer).__name__}, not true or false"
+        problem = f"the expression {self.text!r} gave {kind_of(answer)}, not true or false"
         raise ActionError(problem, "Compare it with something, as in x == 1 or size(x) > 0")
 
 
@@ -116,8 +119,10 @@ def compile_expression(text: str, points: Iterable[str] = ()) -> Callable[[Event
     for name in sorted(plain_calls):
         _check_function(text, name, STDLIB_FUNCTIONS)
     called |= plain_calls & STDLIB_FUNCTIONS.keys()
-    known = _names_at(points)
+    contracts = _contracts(points)
+    known = _names_at(contracts)
     read = _read_names(text, program.variables(), found, known)
+    check_uses(text, [use for use in found if use.name in read], contracts)
     binders = {name: _binder(name, members) for name, members in read.items()}
     return Expression(text, program, binders, {name: STDLIB_FUNCTIONS[name] for name in called})
 
@@ -135,7 +140,7 @@ def _parsed(text: str) -> cel.Program:
     try:
         return _cel().compile(text)  # type: ignore[no-any-return]
     except TypeError:
-        problem = f"an expression is a text, not {type(text).__name__}"
+        problem = f"an expression is a text, not {kind_of(text)}"
         raise ActionError(problem, "Put it in quotes") from None
     except ValueError as error:
         found = _SYNTAX.search(str(error))
@@ -170,10 +175,14 @@ def _check_function(text: str, name: str, library: Mapping[str, Any]) -> None:
     raise ActionError(f"{problem}{suggestion(name, known)}", f"There are: {_listed(known)}")
 
 
-def _names_at(points: Iterable[str]) -> dict[str, bool]:
+def _contracts(points: Iterable[str]) -> list[Contract]:
+    found = [CONTRACTS[place.point] for name in points for place in places(name)]
+    return found or list(CONTRACTS.values())
+
+
+def _names_at(contracts: Iterable[Contract]) -> dict[str, bool]:
     """Give the names that exist, and whether each exists at one of these points."""
-    contracts = [CONTRACTS[place.point] for name in points for place in places(name)]
-    contracts = contracts or list(CONTRACTS.values())
+    contracts = [*contracts]
     here = {contract.wire for contract in contracts}
     here |= {
         name
@@ -267,9 +276,23 @@ def _part(value: Any, members: set[str] | None) -> Any:
     return plain(value)
 
 
-def _failed(text: str, event: Event[Any], error: Exception) -> ActionError:
+def _failed(
+    text: str, event: Event[Any], names: Mapping[str, Any], error: Exception
+) -> ActionError:
     what = str(error).partition(": the operation is not defined")[0].partition(". Check")[0]
     if isinstance(error, KeyError):
         what = f"there is no key {error}"
+    elif what.startswith(_NO_FUNCTION):  # it was known when it was compiled
+        what = f"{what.removeprefix(_NO_FUNCTION)} is not for what it was given"
     problem = f"the expression {text!r} could not be evaluated at {event.point}: {what}"
-    return ActionError(problem, "Guard what may be absent, as in has(x.y) && x.y > 1 or x != null")
+    return ActionError(problem, _sought_in_text(text, names) or _GUARD)
+
+
+def _sought_in_text(text: str, names: Mapping[str, Any]) -> str:
+    for use in uses(text):
+        if use.sought is not None:
+            what, where = use.sought
+            with suppress(Exception):  # what cannot be read is not what went wrong here
+                if isinstance(_cel().compile(where).execute(dict(names)), str):
+                    return in_text(what, where)
+    return ""

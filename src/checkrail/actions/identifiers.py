@@ -18,6 +18,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
+_KEY = re.compile(r"""(?P<quote>['"])(?P<key>[^'"\\]+)(?P=quote)""")
 _WORDS = frozenset({"true", "false", "null", "in"})
 _MACROS = frozenset({"all", "exists", "exists_one", "filter", "map"})
 
@@ -26,7 +27,8 @@ _MACROS = frozenset({"all", "exists", "exists_one", "filter", "map"})
 class Use:
     """One place where an expression reads a name, and what it takes of it.
 
-    `member` is the field in `name.member`; `call` says that the member is called.
+    `member` is the field in `name.member` or `name["member"]`; `call` says that it is called.
+    `sought` is what is looked for in it, and in what of it: `("'x'", "a.b")` for `'x' in a.b`.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Use:
     column: int
     member: str | None = None
     call: bool = False
+    sought: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,32 @@ def _use(text: str, found: list[Token], index: int) -> Use:
     token, dot, member, after = found[index : index + 4]
     line = text.count("\n", 0, token.start) + 1
     column = token.start - text.rfind("\n", 0, token.start)
+    sought = _sought(found, index)
     if dot.text == "." and member.kind == "name":
-        return Use(token.text, line, column, member.text, call=after.text == "(")
-    return Use(token.text, line, column)
+        return Use(token.text, line, column, member.text, after.text == "(", sought)
+    if dot.text == "[" and after.text == "]" and (key := _KEY.fullmatch(member.text)):
+        return Use(token.text, line, column, key["key"], sought=sought)
+    return Use(token.text, line, column, sought=sought)
+
+
+def _sought(found: list[Token], index: int) -> tuple[str, str] | None:
+    """Find what is looked for in what, where both are simple."""
+    if not index or found[index - 1].text != "in":
+        return None
+    what, where = _chain(found[: index - 1][::-1]), _chain(found[index:])
+    goes_on = found[index + len(where)].text in ("[", "(")
+    if not what or not where or goes_on:
+        return None
+    return "".join(what[::-1]), "".join(where)
+
+
+def _chain(found: list[Token]) -> list[str]:
+    """Take the names with dots between them that come first, or a text or number; all or none."""
+    chain: list[str] = []
+    for token in found:
+        is_name = token.kind == "name" and token.text not in _WORDS
+        literal = not chain and token.kind in ("raw", "text", "number")
+        if not (token.text == "." if len(chain) % 2 else is_name or literal):
+            break
+        chain.append(token.text)
+    return chain if len(chain) % 2 else []

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from checkrail.actions import ActionError, compile_expression
+from checkrail.actions.fields import kind_of
 from checkrail.builtin import BUILTINS, BuiltinConfigError
 from checkrail.config.entries import Entry
 from checkrail.config.models import check_model
 from checkrail.config.objects import EXPECTED, Defaults, NoHooksError, specs_of, with_defaults
-from checkrail.config.problems import Report, Where, kind_of
+from checkrail.config.problems import Report, Where
 from checkrail.config.schema import COMMON, owners
 from checkrail.config.targets import Importer, NotLoadedError, Target, stand_in, target_of
 from checkrail.engine.errors import HookRefusedError

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from checkrail.actions.fields import kind_of
 from checkrail.config.words import meant
 from checkrail.engine.errors import CheckrailError, suggestion
 
@@ -187,18 +187,6 @@ def described(value: Any) -> str:
     if isinstance(value, list) and not value:
         return "an empty list"
     return kind_of(value)
-
-
-def kind_of(value: Any) -> str:
-    """Name the kind of a value, in the words of the file formats where they have one."""
-    if isinstance(value, type):
-        return "a class"
-    if inspect.isroutine(value):
-        return "a function"
-    kinds = ((str, "a text"), (bool, "true or false"), ((int, float), "a number"))
-    kinds += (((list, tuple), "a list"), (Mapping, "a mapping"), (type(None), "nothing"))
-    named = (name for kind, name in kinds if isinstance(value, kind))
-    return next(named, f"an object of the class {type(value).__name__}")
 
 
 def shortened(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 from checkrail.config.environment import Environment
 from checkrail.config.kinds import ListOf, fitting, text
 from checkrail.config.objects import NO_DEFAULTS, Defaults
-from checkrail.config.problems import Report, described
+from checkrail.config.problems import Report, Where, described
 from checkrail.config.schema import DEFAULTS, ENV, OTHER_PARTS, TOP
+from checkrail.engine.points import ALIASES, HookPoint
 from checkrail.engine.records import History
 
 _FOLDERS = ListOf(text, "a list of folders", or_one=True)
@@ -42,13 +44,12 @@ def top_level(data: Any, report: Report) -> dict[str, Any]:
 def _is_misplaced(key: str, value: Any, report: Report) -> bool:
     """Report a key that belongs one level deeper."""
     if key in DEFAULTS and DEFAULTS[key](value, (), Report("")):
-        kind, under = f"`{key}`", "defaults"
+        hint = f"it goes under `defaults`, as in defaults: {{{key}: …}}"
     elif key in (*HookPoint, *ALIASES):
-        kind, under = f"the point `{key}`", "hooks"
+        hint = f"points go under `hooks`, as in hooks: {{{key}: …}}"
     else:
         return False
-    hint = f"points go under `hooks`: {{{key}: …}}"
-    report.add((key,), f"{kind} at the top of the file", f"it under `{under}`", hint)
+    report.add((key,), f"the key {key!r} at the top of the file", "", hint)
     return True
 
 
@@ -85,17 +86,31 @@ def _python_path(given: Any, base: Path, report: Report) -> tuple[Path, ...]:
     where = ("python_path",)
     if given is None or not _FOLDERS(given, where, report):
         return ()
-    environment = Environment((), report)
     if isinstance(given, str):
-        return _folder(environment.folder(given, where, base), where, report)
+        return _folder(given, where, base, report)
     found: tuple[Path, ...] = ()
     for number, item in enumerate(given):
-        place = (*where, number)
-        found += _folder(environment.folder(item, place, base), place, report)
+        found += _folder(item, (*where, number), base, report)
     return found
 
 
-def _folder(found: Path, where: tuple[str | int, ...], report: Report) -> tuple[Path, ...]:
-    if not found.is_dir():
+def _folder(given: str, where: Where, base: Path, report: Report) -> tuple[Path, ...]:
+    try:
+        found = Environment((), report).folder(given, where, base)
+        exists = _is_folder(found)
+    except (OSError, RuntimeError, ValueError) as error:
+        # With such a name among Python's folders, every later import would fail.
+        reason = error.strerror if isinstance(error, OSError) else error
+        report.add(where, f"{described(given)}, which names no folder: {reason}", "a folder")
+        return ()
+    if not exists:
         report.warn(where, "a folder that does not exist", "nothing can be imported from it")
     return (found,)
+
+
+def _is_folder(path: Path) -> bool:
+    """Say whether a folder exists; a name that none can have raises."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False

@@ -70,14 +70,15 @@ class Importer:
         """Import what `./file.py:name` or `package.module:name` names."""
         where = reference.rpartition(":")[0]
         check_name(where, "path")
-        if "\0" in reference:
-            found = f"{reference!r}, which no file can be called"
-            raise NotLoadedError(found, "./file.py:name", "", "path")
-        if where.endswith(".py") or "/" in where:
-            self.files.add((self.base / where).resolve())
-        else:
+        if not (where.endswith(".py") or "/" in where):
             self._note(where)
-        return self._imported(lambda: load(reference, self.base), where, "path")
+            return self._imported(lambda: load(reference, self.base), where, "path")
+        try:
+            self.files.add((self.base / where).resolve())
+            return self._imported(lambda: load(reference, self.base), where, "path")
+        except (OSError, ValueError) as error:
+            found = f"{reference!r}, which names no file: {error}"
+            raise NotLoadedError(found, "./file.py:name", "", "path") from None
 
     def function(self, module: str, function: str) -> Any:
         """Import a function by its module and its name."""

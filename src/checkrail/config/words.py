@@ -56,7 +56,7 @@ def distance(one: str, other: str, most: int) -> int:
     if abs(len(one) - len(other)) > most:
         return most + 1
     older: list[int] = []
-    old = [*range(len(other) + 1)]
+    old: list[int] = [*range(len(other) + 1)]
     for i, a in enumerate(one, 1):
         row = [i]
         for j, b in enumerate(other, 1):

@@ -112,6 +112,20 @@ OPTIONS = frozenset(
 )
 
 
+TAKEN_OVER = (
+    "priority",
+    "when",
+    "max_retries",
+    "background",
+    "optional",
+    "thread",
+    "stream",
+    "target_type",
+    "decisions",
+)
+"""The options that a `HookSpec` takes as they were said."""
+
+
 def declare(
     hook: Hook | Callable[..., Any],
     points: Iterable[str],
@@ -122,25 +136,13 @@ def declare(
 
     A callable may carry what holds unless said: `hook_points` and `hook_options`.
     """
-    fn: Callable[..., Any]
-    if isinstance(hook, Hook):
-        options = _class_options(hook) | options
-        points = tuple(points) or _class_points(hook)
-        given = name or hook.name or type(hook).__name__
-        fn = _class_call(hook, given)
-        target = type(hook).__qualname__
-    else:
-        carried: Mapping[str, Any] = getattr(hook, "hook_options", {})
-        if options.get("background"):
-            carried = {key: value for key, value in carried.items() if key != "lane"}
-        options = {**carried, **options}
-        points = tuple(points) or getattr(hook, "hook_points", ())
-        given = name or _callable_name(hook)
-        fn = hook
-        target = _callable_name(hook)
+    own_name, own_points, own_options = _carried(hook, options)
+    given = name or own_name
+    options = {**own_options, **options}
+    fn = _class_call(hook, given) if isinstance(hook, Hook) else hook
     _check_callable(given, fn)
     _check_options(given, options)
-    found = _once(place for point in points for place in places(point))
+    found = _once(place for point in tuple(points) or own_points for place in places(point))
     if not found:
         raise HookRefusedError(given, "it names no point", "Name at least one, such as before_run")
     return HookSpec(
@@ -155,23 +157,22 @@ def declare(
         lane=_lane(given, options),
         config=freeze(options.get("config") or {}),
         source=options.get("source") or _source(fn),
-        target_name=options.get("target_name") or target,
-        **{
-            key: options[key]
-            for key in (
-                "priority",
-                "when",
-                "max_retries",
-                "background",
-                "optional",
-                "thread",
-                "stream",
-                "target_type",
-                "decisions",
-            )
-            if key in options
-        },
+        target_name=options.get("target_name") or own_name,
+        **{key: options[key] for key in TAKEN_OVER if key in options},
     )
+
+
+def _carried(
+    hook: Hook | Callable[..., Any],
+    said: Mapping[str, Any],
+) -> tuple[str, tuple[str, ...], Mapping[str, Any]]:
+    """Give the name, the points and the options that a hook brings along itself."""
+    if isinstance(hook, Hook):
+        return hook.name or type(hook).__name__, _class_points(hook), _class_options(hook)
+    options: Mapping[str, Any] = getattr(hook, "hook_options", {})
+    if said.get("background"):  # which stands in a lane of its own
+        options = {key: value for key, value in options.items() if key != "lane"}
+    return _callable_name(hook), tuple(getattr(hook, "hook_points", ())), options
 
 
 def _once(found: Iterable[Place]) -> tuple[Place, ...]:
