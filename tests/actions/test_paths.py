@@ -52,7 +52,7 @@ def test_a_path_that_leads_nowhere(text):
 
 
 def test_what_is_no_text_is_no_path():
-    with pytest.raises(ActionError, match="a path is a text, not int"):
+    with pytest.raises(ActionError, match="a path is a text, not a number"):
         parse(1)
 
 
@@ -85,11 +85,11 @@ def test_setting_in_plain_data(value, text, expected):
     [
         ({"a": []}, "a[0]", "there is no item 0 in a list of 0"),
         ({"a": [1]}, "a[-2]", "there is no item -2 in a list of 1"),
-        ({"a": [1]}, "a.b", "'b' needs an object, but found FrozenList"),
-        ({"a": {}}, "a[0]", "0 needs a list, but found FrozenDict"),
-        ({}, "a[0]", "0 needs a list, but found NoneType"),
-        ({"a": "text"}, "a.b", "'b' needs an object, but found str"),
-        (5, "a", "'a' needs an object, but found int"),
+        ({"a": [1]}, "a.b", "'b' needs an object, but found a list"),
+        ({"a": {}}, "a[0]", "0 needs a list, but found a mapping"),
+        ({}, "a[0]", "0 needs a list, but found nothing"),
+        ({"a": "text"}, "a.b", "'b' needs an object, but found a text"),
+        (5, "a", "'a' needs an object, but found a number"),
     ],
 )
 def test_what_cannot_be_set(value, text, told):

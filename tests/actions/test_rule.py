@@ -342,7 +342,7 @@ async def test_one_replace_at_points_that_bring_different_things(event_at):
         ({"replace": {"contents": 1}}, "before_tool_call", "`replace` does not fit: at $.contents"),
         ({"replace": 5}, "before_tool_call", "found 5, expected an object"),
         ({"stop": {"content": 5}}, "after_llm_call", "at $.content: found 5"),
-        ({"stop": 5}, "before_inbound", "`stop` brings a text, not int"),
+        ({"stop": 5}, "before_inbound", "`stop` brings a text, not a number"),
     ],
 )
 def test_what_replace_and_stop_cannot_bring(spec, point, told):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkrail.actions.errors import ActionError
+from checkrail.actions.fields import kind_of
 from checkrail.engine.errors import suggestion
 from checkrail.engine.points import Contract
 from checkrail.engine.values import Value, plain
@@ -42,7 +43,7 @@ class Path:
 def parse(text: Any, *, wild: bool = False) -> Path:
     """Read a path, or say where it is wrong; a `wild` one may have `[*]` for every item."""
     if not isinstance(text, str):
-        raise ActionError(f"a path is a text, not {type(text).__name__}", _FORMS)
+        raise ActionError(f"a path is a text, not {kind_of(text)}", _FORMS)
     rooted = text.startswith("$")
     rest = text[1:] if rooted else text
     steps: list[Step] = []
@@ -145,7 +146,7 @@ def _part(value: Any, step: Step, *, create: bool) -> Any:
             raise _Absent(f"there is no item {step} in a list of {len(data)}")
         return data[step]
     wanted = "a list" if isinstance(step, int) else "an object"
-    raise _Absent(f"{step!r} needs {wanted}, but found {type(value).__name__}")
+    raise _Absent(f"{step!r} needs {wanted}, but found {kind_of(value)}")
 
 
 def _with(value: Any, step: Step, new: Any) -> Any:

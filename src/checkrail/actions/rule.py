@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from checkrail.actions.errors import ActionError
+from checkrail.actions.fields import kind_of
 from checkrail.actions.paths import Path, assign, fits, parse, within
 from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.event import Event
@@ -113,7 +114,7 @@ def _bringing(fields: RuleFields, decision: Decision, contracts: list[Contract])
 def _result(wanted: type, decision: Decision, data: Any) -> Any:
     """Check what a `replace` or `stop` is to bring, before anybody needs it."""
     if wanted is str and not isinstance(data, str):
-        raise ActionError(f"`{decision}` brings a text, not {type(data).__name__}", "Quote it")
+        raise ActionError(f"`{decision}` brings a text, not {kind_of(data)}", "Quote it")
     if isinstance(data, str) or not issubclass(wanted, Value):
         return freeze(data)
     return _checked(wanted, data, f"`{decision}`")

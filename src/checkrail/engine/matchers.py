@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -62,7 +63,9 @@ def compiled(pattern: Pattern) -> Callable[[str], object]:
     if isinstance(pattern, re.Pattern):
         return pattern.search
     if len(pattern) > 1 and pattern[0] == pattern[-1] == "/":
-        return re.compile(pattern[1:-1]).search
+        with warnings.catch_warnings():  # of what a later Python may read otherwise
+            warnings.simplefilter("ignore", FutureWarning)
+            return re.compile(pattern[1:-1]).search
     return re.compile(fnmatch.translate(pattern)).match
 
 
