@@ -128,3 +128,22 @@ async def test_another_run_has_a_budget_of_its_own():
 def test_a_number_of_retries_that_is_none_is_refused(number):
     with pytest.raises(HookRefusedError, match=r"'h'.*max_retries"):
         HookRegistry().register(print, POINT, name="h", max_retries=number)
+
+
+async def test_all_who_name_a_run_share_its_retries():
+    registry = HookRegistry()
+    retries(registry, "h")
+    fired = [await registry.fire(POINT, VALUE, run_id="r") for _ in range(2)]
+    fired += [await registry.scope(run_id="r").fire(POINT, VALUE) for _ in range(2)]
+    fired += [await registry.fire(POINT, VALUE, run_id="other"), await registry.fire(POINT, VALUE)]
+    assert [verdict.decision for verdict in fired] == ["retry"] * 3 + ["fail"] + ["retry"] * 2
+
+
+async def test_runs_of_long_ago_are_forgotten(monkeypatch):
+    monkeypatch.setattr("checkrail.engine.registry.KEPT_BUDGETS", 2)
+    registry = HookRegistry()
+    retries(registry, "h", max_retries=1)
+    for run in ("a", "b", "c"):
+        await registry.fire(POINT, VALUE, run_id=run)
+    verdicts = [await registry.fire(POINT, VALUE, run_id=run) for run in ("c", "b", "a")]
+    assert [verdict.decision for verdict in verdicts] == ["fail", "fail", "retry"]

@@ -138,3 +138,16 @@ async def test_each_hook_sees_its_own_config():
         )
     await registry.fire("before_run", 5)
     assert seen == {"one": 5, "two": 5}
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "told"),
+    [
+        ("user", 5, "a user is a name, a mapping or a User, not int"),
+        ("attempt", "x", "attempt is a whole number, not str"),
+        ("iteration", 1.5, "iteration is a whole number, not float"),
+    ],
+)
+def test_what_no_event_can_carry_is_refused(field, wrong, told):
+    with pytest.raises(TypeError, match=told):
+        HookRegistry().scope(**{field: wrong})

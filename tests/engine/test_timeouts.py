@@ -258,3 +258,15 @@ async def test_a_registry_can_be_used_in_two_event_loops_at_once():
     there = await asyncio.to_thread(elsewhere)
     again = await registry.fire(POINT, {})
     assert [v.records[1].failure for v in (here, there, again)] == ["timeout"] * 3
+
+
+def test_a_registry_can_be_used_in_one_event_loop_after_another():
+    registry = HookRegistry()
+
+    async def hangs(event):
+        await asyncio.sleep(10)
+
+    registry.register(hangs, POINT, name="h", timeout=0.02)
+    verdicts = [asyncio.run(registry.fire(POINT, {})) for _ in range(2)]
+    assert [verdict.records[1].failure for verdict in verdicts] == ["timeout"] * 2
+    assert len(registry.dogs) == 1
