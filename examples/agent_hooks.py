@@ -111,10 +111,13 @@ class SqlAgent:
                 print(f"  {iteration}. answer accepted; flags of this run: {live.flags}")
                 return final.value.content
             print(f"  {iteration}. retry: {final.inject[0]['content']}")
-            history += final.inject
+            history += [{"role": "user", "content": final.reason}, *final.inject]
 
     async def call_tool(self, scope, call: ToolCall, history: list) -> None:
-        result = (await scope.fire("after_tool_call", database(call))).value
+        seen = await scope.fire("after_tool_call", database(call))
+        result = seen.value
+        if seen.decision == "block":  # the value is then what was refused
+            result = ToolResult(call.id, call.name, seen.reason, is_error=True)
         print(f"  {scope.context.iteration}. tool says: {result.content}")
         history.append({"role": "tool", "content": result.content})
         if result.is_error:

@@ -124,8 +124,11 @@ class Life:
         else:
             result = ToolResult(call.id, call.name, "done")
         seen = await self.at(HookPoint.AFTER_TOOL_CALL, result)
-        if seen.value.is_error:
-            await self.at(HookPoint.ON_TOOL_ERROR, seen.value)
+        result = seen.value
+        if seen.decision == "block":  # the value is then what was refused
+            result = ToolResult(call.id, call.name, seen.reason, is_error=True)
+        if result.is_error:
+            await self.at(HookPoint.ON_TOOL_ERROR, result)
 
 
 async def main() -> None:

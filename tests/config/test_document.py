@@ -154,7 +154,10 @@ def test_all_wrong_keys_of_yaml_are_told_at_once():
             "file.yaml:6 c.d: the key 'd' a second time, expected each key once "
             "(it is on line 6 already)"
         ),
-        "file.yaml:7 e: the tag !python/object, expected plain data",
+        (
+            "file.yaml:7 e: the tag !python/object, expected plain data "
+            '(if it is meant as a text, put it in quotes: "!python/object")'
+        ),
         (
             "file.yaml:8: the merge key '<<', expected YAML 1.2 "
             "(name the hook under definitions, and use it with $ref)"

@@ -378,7 +378,7 @@ def test_settings_are_read():
     loaded = load_text("history: digest\nmax_retries: 4\ndefaults: {timeout: 1}\n")
     assert (loaded.settings.history, loaded.settings.max_retries) == ("digest", 4)
     assert loaded.settings.defaults.timeout == 1
-    assert load_text("").settings.history is None
+    assert load_text("hooks: {}").settings.history is None
 
 
 def test_the_digest_changes_with_the_file_and_with_its_python_files(write):

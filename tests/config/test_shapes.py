@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from checkrail import HookPoint, HookRegistry
-from checkrail.config import load, load_text
+from checkrail.config import ConfigError, load, load_text
 from checkrail.engine.points import Lane
 from checkrail.engine.values import ModelRequest, RunError, RunResult, ToolCall
 
@@ -312,5 +312,10 @@ def test_a_file_without_hooks_holds_none(write):
     loaded = load(write("langgraph.json", '{"graphs": {}, "dependencies": ["."], "env": ".env"}'))
     assert loaded.specs == ()
     assert "env" in str(loaded.warnings[0])
-    assert load_text("").specs == ()
-    assert load_text("hooks:\n").specs == ()
+    assert load_text("hooks: {}").specs == ()
+
+
+@pytest.mark.parametrize("text", ["", "# later\n", "{}", "hooks:\n", "hooks: null\n"])
+def test_a_file_that_says_nothing_is_refused(text):
+    with pytest.raises(ConfigError, match=r"if no hooks are meant, write hooks: \{\}"):
+        load_text(text)

@@ -291,3 +291,27 @@ async def test_a_question_about_any_text_can_be_put():
     asks(registry, "h")
     verdict = await registry.fire("on_run_start", {"text": "half a pair: \ud83d"})
     assert verdict.decision == "continue"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Approval(approved=True), "approved"),
+        (Approval(approved=False), "denied"),
+        (Approval(approved=True, value=Block), "approved"),
+        ("yes", "failed"),
+    ],
+)
+async def test_the_record_of_an_ask_says_what_came_of_it(answer, told):
+    registry = HookRegistry(ask=Desk(answer))
+    asks(registry, "h")
+    verdict = await registry.fire("on_run_start", {})
+    assert verdict.records[0].answer is None
+    assert verdict.records[1].answer == verdict.records[1].wire()["answer"] == told
+
+
+async def test_that_nobody_could_be_asked_is_told_too():
+    registry = HookRegistry()
+    asks(registry, "h")
+    verdict = await registry.fire("on_run_start", {})
+    assert verdict.records[1].answer == "nobody"

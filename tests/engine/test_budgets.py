@@ -147,3 +147,11 @@ async def test_runs_of_long_ago_are_forgotten(monkeypatch):
         await registry.fire(POINT, VALUE, run_id=run)
     verdicts = [await registry.fire(POINT, VALUE, run_id=run) for run in ("c", "b", "a")]
     assert [verdict.decision for verdict in verdicts] == ["fail", "fail", "retry"]
+
+
+async def test_the_record_says_that_retries_are_used_up():
+    registry = HookRegistry()
+    retries(registry, "h", max_retries=0)
+    verdict = await registry.fire(POINT, VALUE)
+    assert verdict.records[1].decision == "retry"
+    assert verdict.records[1].reason == verdict.reason

@@ -253,3 +253,16 @@ async def test_no_hook_no_record(told):
     assert (verdict.records, verdict.inject, told) == ((), (), [])
     assert (verdict.reason, verdict.status, verdict.code) == ("", None, None)
     assert "continue" in repr(verdict)
+
+
+async def test_a_record_says_who_was_acting():
+    registry = HookRegistry()
+    registry.register(lambda event: None, POINT, name="h")
+    verdict = await registry.fire(POINT, {}, user="ann")
+    assert verdict.records[1].wire()["user_id"] == "ann"
+
+
+@pytest.mark.parametrize("sink", ["audit.jsonl", [5]])
+def test_what_cannot_take_records_is_refused(sink):
+    with pytest.raises(TypeError, match="JsonLinesSink"):
+        HookRegistry(sink)

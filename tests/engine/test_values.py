@@ -210,3 +210,8 @@ def test_a_digest_names_content_not_identity_or_order():
 
 def test_a_digest_can_be_made_of_any_text_that_json_can_carry():
     assert digest({"text": "\ud83d"}) != digest({"text": "\ud83e"})
+
+
+def test_arguments_that_are_still_a_text_are_refused():
+    with pytest.raises(TypeError, match=r"json\.loads"):
+        ToolCall(name="t", args='{"a": 1}')

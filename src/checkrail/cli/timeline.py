@@ -75,7 +75,8 @@ def _why(record: HookRecord) -> str:
         return record.error or ""
     if record.changed and not record.redacted:
         return changes(record.before, record.after)
-    return record.reason + (" (overran its timeout)" if record.overran else "")
+    asked = f" ({record.answer})" if record.answer else ""
+    return record.reason + asked + (" (overran its timeout)" if record.overran else "")
 
 
 def changes(before: Any, after: Any, path: str = "") -> str:

@@ -106,6 +106,7 @@ def _loaded(document: Document | None, report: Report, file: Path | None) -> Loa
         report.raise_if_any(own)
         raise AssertionError(report.file)  # pragma: no cover - a document or a problem
     top = top_level(document.data, report)
+    _check_said(document.data, report)
     settings = read_settings(top, document.base, report)
     importer = Importer(document.base)
     builder = Builder(report, importer, settings.defaults, "")
@@ -127,6 +128,15 @@ def _loaded(document: Document | None, report: Report, file: Path | None) -> Loa
         digest=_digest(document.digest, files[len(own) :]),
         secrets=report.secrets,
     )
+
+
+def _check_said(data: Any, report: Report) -> None:
+    """Refuse a file that says nothing: it may be one that is still being written."""
+    meant = "if no hooks are meant, write hooks: {}"
+    if data is None or data == {}:
+        report.add((), "an empty file", "hooks", meant)
+    elif isinstance(data, dict) and "hooks" in data and data["hooks"] is None:
+        report.add(("hooks",), "found nothing", "points and their hooks", meant)
 
 
 def _build(hooks: Any, reader: EntryReader, builder: Builder) -> None:

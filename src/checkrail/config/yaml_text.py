@@ -127,7 +127,8 @@ class _Composer:
         tag = str(event.ctag) if event.ctag is not None else None
         if tag is not None and tag not in _TEXT_TAGS | _CORE_TAGS:
             expected = "plain data"
-            self.report.add(where, f"the tag {tag}", expected, line=_line(event))
+            hint = f'if it is meant as a text, put it in quotes: "{tag}"'
+            self.report.add(where, f"the tag {tag}", expected, hint, line=_line(event))
         return tag
 
 

@@ -55,9 +55,10 @@ async def settle_asks(d: Dispatch) -> None:
     ruling.asks = ruling.held = ()
     if not asking:
         return
-    for bound, ask in asks:
+    for call, ask in asks:
+        bound = call.bound
         try:
-            refused = await _refused(d, bound, ask)
+            refused, call.answer = await _refused(d, bound, ask)
         except BaseException:
             if held:
                 d.forget()
@@ -68,7 +69,8 @@ async def settle_asks(d: Dispatch) -> None:
     d.lanes = ((Lane.TRANSFORM, held), *after)
 
 
-async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> Block | Fail | None:
+async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> tuple[Block | Fail | None, str]:
+    """Put one question; say what it means, if not to go on, and what came of it."""
     seen = digest(d.value)
     reason = ask.reason or f"{bound.where} asks for approval"
     question = Question(
@@ -77,19 +79,22 @@ async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> Block | Fail | None:
     try:
         approval = await _answer(d, question)
     except TimeoutError:
-        return _meaning(ask.on_timeout, f"{reason}: nobody answered in time", "ask_timeout")
+        silent = f"{reason}: nobody answered in time"
+        return _meaning(ask.on_timeout, silent, "ask_timeout"), "timeout"
     except Exception as error:  # noqa: BLE001 - the handler is the user's; no answer is no approval
         log.exception("the approval handler failed on the question of %s", bound.where)
         told = f"{reason}: the question could not be put ({type(error).__name__})"
-        return Block(told, 500, "ask_failed")
+        return Block(told, 500, "ask_failed"), "failed"
     if approval is None:
-        return Block(f"{reason}, but there is nobody to ask", 403, "ask_unanswered")
+        return Block(f"{reason}, but there is nobody to ask", 403, "ask_unanswered"), "nobody"
     if not isinstance(approval, Approval):
         log.error("the approval handler answered %s with no Approval: %r", bound.where, approval)
-        return Block(f"{reason}: the answer was no Approval", 500, "ask_failed")
+        return Block(f"{reason}: the answer was no Approval", 500, "ask_failed"), "failed"
     if not approval.approved:
-        return _meaning(ask.on_deny, approval.reason or f"{reason}: denied", "ask_denied")
-    return _approved(d, bound, approval)
+        denied = approval.reason or f"{reason}: denied"
+        return _meaning(ask.on_deny, denied, "ask_denied"), "denied"
+    refused = _approved(d, bound, approval)
+    return refused, "approved" if refused is None else "failed"
 
 
 async def _answer(d: Dispatch, question: Question) -> object:

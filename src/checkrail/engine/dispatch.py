@@ -84,7 +84,7 @@ class Ruling:
         self.transform: Decided | None = None
         self.gate: Decided | None = None
         self.inject: tuple[Mapping[str, Any], ...] = ()
-        self.asks: tuple[tuple[Bound, Ask], ...] = ()
+        self.asks: tuple[tuple[Call, Ask], ...] = ()
         self.held: tuple[Entry, ...] = ()
         self.approved: tuple[tuple[Bound, str], ...] = ()
         self.gated: Any = UNSET

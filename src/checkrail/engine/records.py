@@ -47,6 +47,7 @@ class Call:
     redacted: bool = False
     overran: bool = False
     injected: int = 0
+    answer: str | None = None
 
     @property
     def ending(self) -> RecordKind:
@@ -199,6 +200,7 @@ class HookRecord(RecordDraft):
         context = self._scope.context
         names = [name for name in context.__slots__ if name.endswith(("_id", "_name"))]
         found = {name: getattr(context, name) for name in names}
+        found["user_id"] = None if context.user is None else context.user.identity
         return {name: value for name, value in found.items() if value is not None}
 
     @property
@@ -226,6 +228,11 @@ class HookRecord(RecordDraft):
     def injected(self) -> int:
         """How many messages the hook put into the conversation, or in shadow mode would have."""
         return self._call.injected if self._ended else 0
+
+    @property
+    def answer(self) -> str | None:
+        """What came of an `ask`: approved, denied, timeout, nobody or failed."""
+        return self._call.answer if self._ended else None
 
     @property
     def overran(self) -> bool:
@@ -274,6 +281,8 @@ class HookRecord(RecordDraft):
             told["block_reason"] = self.reason
         if self.injected:
             told["injected"] = self.injected
+        if self.answer:
+            told["answer"] = self.answer
         if self.overran:
             told["overran"] = True
         if self.redacted:

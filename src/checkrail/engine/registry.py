@@ -221,7 +221,12 @@ def _spec(
     return declare(hook, points, name, **options)
 
 
-def _sinks(sink: Sink | Iterable[Sink] | None) -> tuple[Sink, ...]:
-    if sink is None:
+def _sinks(given: Any) -> tuple[Sink, ...]:
+    if given is None:
         return ()
-    return (sink,) if callable(sink) else tuple(sink)
+    sinks = (given,) if callable(given) or isinstance(given, str) else tuple(given)
+    for sink in sinks:
+        if not callable(sink):
+            message = f"a sink is called with each record, but {sink!r} cannot be called"
+            raise TypeError(f"{message}: a file is written by checkrail.telemetry.JsonLinesSink")
+    return sinks

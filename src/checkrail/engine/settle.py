@@ -164,7 +164,7 @@ def _taken(d: Dispatch, call: Call, answer: Any) -> Step:
         return Step.GO
     if messages:
         d.rule().inject += messages
-    return _applied(d, call.bound, answer, changed, brought)
+    return _applied(d, call, answer, changed, brought)
 
 
 def _messages(answer: Any) -> tuple[Mapping[str, Any], ...]:
@@ -233,7 +233,8 @@ def _with_reason(bound: Bound, answer: Any) -> Any:
     return answer
 
 
-def _applied(d: Dispatch, bound: Bound, answer: Any, changed: Any, brought: Any) -> Step:
+def _applied(d: Dispatch, call: Call, answer: Any, changed: Any, brought: Any) -> Step:
+    bound = call.bound
     if isinstance(answer, Continue):
         if changed is not UNSET:
             d.set_value(changed, redacted=answer.redacted)
@@ -242,13 +243,15 @@ def _applied(d: Dispatch, bound: Bound, answer: Any, changed: Any, brought: Any)
     if isinstance(answer, Ask):
         if (bound, digest(d.value)) in ruling.approved:
             return Step.GO
-        ruling.asks = (*ruling.asks, (bound, answer))
+        ruling.asks = (*ruling.asks, (call, answer))
         if bound.lane is Lane.TRANSFORM:
             return Step.HOLD
         ruling.gated = d.value
         return Step.GO
     if isinstance(answer, Retry):
         answer = d.scope.budget.charge(bound, answer)
+        if isinstance(answer, Fail):
+            call.reason = answer.reason
     ruling.decide(bound, answer, brought)
     return _after_decision(bound)
 

@@ -104,6 +104,14 @@ class ToolCall(Value):
     args: Mapping[str, Any] = field(default_factory=_empty_dict)
     context: str = "chat"
 
+    def __post_init__(self) -> None:
+        """Freeze it, and refuse arguments that are still a text."""
+        given: object = self.args
+        if isinstance(given, str):
+            message = "args of a ToolCall are a dict: json.loads what your API gives as a text"
+            raise TypeError(message)
+        Value.__post_init__(self)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolResult(Value):
