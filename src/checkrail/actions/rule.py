@@ -180,11 +180,12 @@ class _Change:
 
 def _typed(kind: type[Value], new: Any, old: Value) -> Any:
     """Check the fields that were set, and make the value of them again."""
-    from checkrail.actions.shapes import build, check
+    from checkrail.actions.shapes import check
 
     names = [name for name in kind.__slots__ if getattr(new, name) is not getattr(old, name)]
     data = {name: plain(getattr(new, name)) for name in names}
-    return build(kind, check(kind, data, "what `set` made"), old)
+    check(kind, data, "what `set` made")
+    return dataclasses.replace(old, **{name: getattr(new, name) for name in names})  # type: ignore[type-var]
 
 
 def _changes(fields: RuleFields, contracts: list[Contract]) -> Iterator[tuple[Contract, _Change]]:

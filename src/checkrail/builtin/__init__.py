@@ -58,4 +58,5 @@ for _hook in (
     schema_check,
 ):
     _builtin = BUILTINS[_hook.__name__]
-    vars(_hook).update(hook_points=_builtin.points, hook_options={"lane": _builtin.lane})
+    _options = {"lane": _builtin.lane, "redacts": _hook is redact}
+    vars(_hook).update(hook_points=_builtin.points, hook_options=_options)

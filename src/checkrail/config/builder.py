@@ -158,8 +158,8 @@ class Builder:
             "target_type": target.type,
             "target_name": target.name,
         }
-        for key in ("lane", "decisions"):
-            if (known := getattr(target, key)) is not None:
+        for key in ("lane", "decisions", "redacts"):
+            if known := getattr(target, key):
                 options[key] = known
         for key in ("timeout", "on_error"):
             if (known := getattr(target, key)) is not None and getattr(self.defaults, key) is None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from checkrail.engine.hook import DEFAULT_TIMEOUT, FAILURE_KINDS, Hook, HookSpec, declare
+from checkrail.engine.hook import FAILURE_KINDS, Hook, HookSpec, declare
 from checkrail.engine.points import CONTRACTS, Lane
 from checkrail.engine.registry import HookRegistry
 
@@ -58,7 +58,7 @@ def specs_of(given: Any, defaults: Defaults) -> list[HookSpec]:
 
 def with_defaults(spec: HookSpec, defaults: Defaults) -> HookSpec:
     """Let the defaults hold for what a hook left at the engine's own."""
-    if defaults.timeout is not None and spec.timeout == DEFAULT_TIMEOUT:
+    if defaults.timeout is not None and not spec.said & {"timeout", "timeout_seconds"}:
         spec = dataclasses.replace(spec, timeout=defaults.timeout)
     on_error = defaults.on_error
     if on_error is None or spec.on_error or not _honours(on_error, spec):

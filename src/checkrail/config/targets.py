@@ -54,6 +54,7 @@ class Target:
     decisions: frozenset[Decision] | None = None
     lane: str | None = None
     on_error: str | None = None
+    redacts: bool = False
     timeout: float | None = None
     warning: str = ""
 
@@ -187,7 +188,9 @@ def _builtin(entry: Entry, name: str, key: str) -> Target:
     builtin = BUILTINS[name]
     fn = builtin.make(entry.get("config", {}))
     lane = None if _in_background(entry) else builtin.lane
-    return Target(fn, name, lane=lane, on_error=_closed(entry) if name == "redact" else None)
+    redacts = name == "redact"
+    on_error = _closed(entry) if redacts else None
+    return Target(fn, name, lane=lane, on_error=on_error, redacts=redacts)
 
 
 def _in_background(entry: Entry) -> bool:
@@ -207,7 +210,8 @@ def _action(entry: Entry, importer: Importer) -> Target:
     fn, decisions = action.build(fields, (entry.point,), importer.base)
     on_error = _closed(entry) if "redact" in fields else None
     lane = _lane(entry, decisions)
-    return Target(fn, name, entry.type, decisions, lane=lane, on_error=on_error)
+    redacts = "redact" in fields
+    return Target(fn, name, entry.type, decisions, lane, on_error, redacts=redacts)
 
 
 def _lane(entry: Entry, decisions: frozenset[Decision] | None) -> str | None:

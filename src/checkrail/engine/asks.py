@@ -77,7 +77,7 @@ async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> tuple[Block | Fail | 
         bound.spec.name, bound.point, reason, d.value, seen, d.scope.context, ask.timeout
     )
     try:
-        approval = await _answer(d, question)
+        approval = await _answer(d, bound, question)
     except TimeoutError:
         silent = f"{reason}: nobody answered in time"
         return _meaning(ask.on_timeout, silent, "ask_timeout"), "timeout"
@@ -97,12 +97,17 @@ async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> tuple[Block | Fail | 
     return refused, "approved" if refused is None else "failed"
 
 
-async def _answer(d: Dispatch, question: Question) -> object:
-    handler = d.scope.ask
+async def _answer(d: Dispatch, bound: Bound, question: Question) -> object:
+    handler = d.scope.ask(bound)
     if handler is None:
         return None
-    async with asyncio.timeout(question.timeout):
-        return await handler(question)
+    try:
+        async with asyncio.timeout(question.timeout) as patience:
+            return await handler(question)
+    except TimeoutError as error:
+        if patience.expired():
+            raise
+        raise RuntimeError("the handler's own timeout") from error
 
 
 def _meaning(said: str, reason: str, code: str) -> Block | Fail | None:

@@ -15,6 +15,7 @@ from checkrail.engine.dispatch import Dispatch, Mark, Ruling
 from checkrail.engine.event import NOTHING_MORE, Event, EventDraft, variant
 from checkrail.engine.outcomes import Fail
 from checkrail.engine.points import Lane
+from checkrail.engine.records import call_of
 from checkrail.engine.settle import Step, answered, fell, rest
 from checkrail.engine.verdict import Verdict, VerdictDraft, verdict_of
 from checkrail.engine.watch import OVER, Walker, drive, leave
@@ -185,8 +186,7 @@ def walk() -> Walker:  # noqa: C901, PLR0912, PLR0915 - one loop, to be read in 
             yield from settle_asks(d)
             began = clock()
         else:
-            if len(trace) != 1:
-                d.bound = None
+            d.bound = call_of(trace[0]).bound if len(trace) == 1 else None
             d = trace = event = value = answer = None
 
 

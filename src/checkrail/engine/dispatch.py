@@ -248,13 +248,15 @@ class Dispatch:
     def announce(self, bound: Bound, began: float) -> float:
         """Tell the sinks that a hook has started and is being waited for; say how long it took.
 
-        Values leave a point only after its transform lane, so a change that is still held
-        holds back what came after it too.
+        Values, and what hooks say of them, leave a point only after its transform lane. What is
+        still held holds back what came after it too.
         """
         if self.sent is None or len(self.sent) > 2 * len(self.trace):
             return 0.0
+        if self.ruling is not None and self.ruling.asks:
+            return 0.0
         asked = perf_counter()
         held = self.trace[len(self.sent) // 2 :]
-        if not any(isinstance(call, Call) and call.after is not UNSET for call in held):
+        if bound.lane is not Lane.TRANSFORM or all(type(call) is tuple for call in held):
             self.flush((bound, began, began))
         return perf_counter() - asked

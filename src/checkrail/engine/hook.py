@@ -58,6 +58,8 @@ class HookSpec:
     target_type: str = "python"
     target_name: str = ""
     decisions: frozenset[Decision] | None = None
+    redacts: bool = False
+    said: frozenset[str] = frozenset()
 
     @property
     def on_error_text(self) -> str:
@@ -107,6 +109,7 @@ OPTIONS = frozenset(
         "target_type",
         "target_name",
         "decisions",
+        "redacts",
         *FIELDS,
     },
 )
@@ -122,6 +125,7 @@ TAKEN_OVER = (
     "stream",
     "target_type",
     "decisions",
+    "redacts",
 )
 """The options that a `HookSpec` takes as they were said."""
 
@@ -158,6 +162,7 @@ def declare(
         config=freeze(options.get("config") or {}),
         source=options.get("source") or _source(fn),
         target_name=options.get("target_name") or own_name,
+        said=frozenset(options),
         **{key: options[key] for key in TAKEN_OVER if key in options},
     )
 
@@ -187,7 +192,7 @@ def _once(found: Iterable[Place]) -> tuple[Place, ...]:
 
 def _class_options(hook: Hook) -> dict[str, Any]:
     said = {key: getattr(hook, key) for key in OPTIONS if hasattr(hook, key)}
-    return {key: value for key, value in said.items() if value is not None or key == "timeout"}
+    return {key: value for key, value in said.items() if value is not getattr(Hook, key, None)}
 
 
 def _class_points(hook: Hook) -> tuple[str, ...]:
@@ -256,6 +261,9 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
 def _match(name: str, options: Mapping[str, Any]) -> dict[str, tuple[Pattern, ...]]:
     found = {key: patterns(options[key]) for key in FIELDS if options.get(key) is not None}
     for key, given in found.items():
+        if not given:
+            remedy = "Name one, or leave it out to match everything"
+            raise HookRefusedError(name, f"`{key}` is empty, and would never match", remedy)
         for pattern in given:
             try:
                 compiled(pattern)

@@ -82,9 +82,9 @@ def _field_test(read: Callable[[Any], Any], given: tuple[Pattern, ...]) -> Test:
     exact = {item for item in given if isinstance(item, str) and re.fullmatch(r"[\w.-]+", item)}
 
     def hit(found: Any) -> bool:
-        if found in exact:
-            return True
-        return isinstance(found, str) and any(search(found) for search in searches)
+        if not isinstance(found, str):
+            return False
+        return found in exact or any(search(found) for search in searches)
 
     def test(event: Any) -> bool:
         found = read(event)

@@ -135,13 +135,17 @@ class HookRegistry:
     ) -> Scope:
         """Bind ids once; with a parent, every hook above holds here too."""
         if parent is None:
-            context = NO_IDS.bind(ids)
-            return Scope((self,), context, self.budget(context.run_id), ask or self.ask)
+            return self._scope(NO_IDS.bind(ids), ask)
         context = parent.context.bind(ids)
         same_run = context.run_id == parent.context.run_id
         budget = parent.budget if same_run else parent.outermost.budget(context.run_id)
-        levels = parent.levels if self in parent.levels else (*parent.levels, self)
-        return Scope(levels, context, budget, ask or self.ask or parent.ask)
+        levels, desks = parent.levels, parent.desks
+        if self not in levels:
+            levels, desks = (*levels, self), (*desks, ask or self.ask)
+        return Scope(levels, context, budget, desks)
+
+    def _scope(self, context: Context, ask: AskHandler | None = None) -> Scope:
+        return Scope((self,), context, self.budget(context.run_id), (ask or self.ask,))
 
     def budget(self, run_id: str | None) -> Budget:
         """Give the retries of a run: the same to all who name it, lately at least."""
@@ -156,9 +160,10 @@ class HookRegistry:
 
     async def fire(self, point: str, value: Any, **context: Any) -> Verdict:
         """Call the hooks at a point, and give the verdict."""
+        bound = NO_IDS.bind(context) if context else NO_IDS
         if self.plan[point] is None:
             return passed(value)
-        return await self.scope(**context).fire(point, value)
+        return await self._scope(bound).fire(point, value)
 
     def mark(self) -> None:
         """Have tasks that hooks start remember whose work they are, from now on."""
@@ -217,6 +222,9 @@ def _spec(
     options: HookOptions,
 ) -> HookSpec:
     if isinstance(hook, HookSpec):
+        if points or name or options:
+            remedy = "Say them where the spec is declared, or use dataclasses.replace"
+            raise HookRefusedError(hook.name, "a HookSpec takes no points or options", remedy)
         return hook
     return declare(hook, points, name, **options)
 

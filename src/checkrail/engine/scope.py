@@ -49,10 +49,9 @@ class Scope:
 
     __slots__ = (
         "_joined",
-        "ask",
         "budget",
         "context",
-        "history",
+        "desks",
         "levels",
         "only",
         "outermost",
@@ -64,16 +63,16 @@ class Scope:
         levels: tuple[HookRegistry, ...],
         context: Context,
         budget: Budget,
-        ask: AskHandler | None,
+        desks: tuple[AskHandler | None, ...],
     ) -> None:
         self.levels = levels
         self.outermost = levels[0]
         self.only = levels[0] if len(levels) == 1 else None
         self.context = context
         self.budget = budget
-        self.ask = ask
-        self.history: History = levels[0].history
-        self.sinks: tuple[Sink, ...] = tuple(sink for level in levels for sink in level.sinks)
+        self.desks = desks
+        sinks = {id(sink): sink for level in levels for sink in level.sinks}
+        self.sinks: tuple[Sink, ...] = tuple(sinks.values())
         self._joined: dict[str, tuple[tuple[Chain | None, ...], Chain | None]] = {}
 
     fire = fire
@@ -84,7 +83,21 @@ class Scope:
 
     def bind(self, **ids: Any) -> Scope:
         """Give a scope for the same work with more ids bound."""
-        return Scope(self.levels, self.context.bind(ids), self.budget, self.ask)
+        return Scope(self.levels, self.context.bind(ids), self.budget, self.desks)
+
+    @property
+    def history(self) -> History:
+        """How much of changed values records keep."""
+        return self.outermost.history
+
+    def ask(self, bound: Bound) -> AskHandler | None:
+        """Find who answers a hook's questions: its own level, else those around it, else within.
+
+        So nobody further in can approve what a level further out wants to have approved.
+        """
+        own = self.levels.index(bound.level)
+        order = (*self.desks[own::-1], *self.desks[own + 1 :])
+        return next((desk for desk in order if desk is not None), None)
 
     def chain(self, point: str) -> Chain | None:
         """Give the hooks of all levels at a point; joined once, and again when one changes."""

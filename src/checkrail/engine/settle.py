@@ -114,7 +114,7 @@ def fail(
         d.rule().decide(bound, Block(reason, FAILURE_STATUS.get(kind, 500), f"hook_{kind}"))
     else:
         d.rule().decide(bound, Fail(reason, f"hook_{kind}"))
-    return _after_decision(bound)
+    return _after_decision(d, bound)
 
 
 def _told(error: BaseException) -> str:
@@ -253,9 +253,13 @@ def _applied(d: Dispatch, call: Call, answer: Any, changed: Any, brought: Any) -
         if isinstance(answer, Fail):
             call.reason = answer.reason
     ruling.decide(bound, answer, brought)
-    return _after_decision(bound)
+    return _after_decision(d, bound)
 
 
-def _after_decision(bound: Bound) -> Step:
-    """All gates run; the first decision ends the transform lane."""
-    return Step.END if bound.lane is Lane.TRANSFORM else Step.GO
+def _after_decision(d: Dispatch, bound: Bound) -> Step:
+    """All gates run; the first decision ends the transform lane, its redactions included."""
+    if bound.lane is not Lane.TRANSFORM:
+        return Step.GO
+    if any(entry[0].spec.redacts for entry in rest(d.entries, bound, Step.GO)):
+        d.forget()
+    return Step.END

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, ClassVar, Self
 
 from checkrail.engine.frozen import FrozenDict, FrozenList, freeze
+
+WRITTEN = frozenset({"Decimal", "UUID", "PosixPath", "WindowsPath", "date", "datetime", "time"})
+"""What is not JSON, but has one written form that everybody knows."""
+
+
+def _opaque(value: Any) -> str:
+    return f"<{type(value).__qualname__}>"
+
+
+def _identity(value: Any) -> str:
+    return f"<{type(value).__qualname__} {id(value)}>"
 
 
 def _empty_dict() -> Mapping[str, Any]:
@@ -177,26 +189,40 @@ class RunError(Value):
     attempt: int = 1
 
 
-def plain(value: Any) -> Any:
-    """Give a value as plain JSON data: what goes on the wire and into records."""
-    if isinstance(value, Value):
-        return {name: plain(getattr(value, name)) for name in value.__slots__}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return plain(
-            {item.name: getattr(value, item.name) for item in dataclasses.fields(value)},
-        )
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return plain(dump(mode="json"))
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+def plain(value: Any, opaque: Callable[[Any], str] = _opaque) -> Any:
+    """Give a value as plain JSON data: what goes on the wire and into records.
+
+    `opaque` names what JSON has no form for.
+    """
+    if isinstance(value, Enum):
+        return plain(value.value, opaque)
     if value is None or isinstance(value, (str, int, float)):
-        return value
-    return f"<{type(value).__qualname__}>"
+        finite = not isinstance(value, float) or math.isfinite(value)
+        return value if finite else str(value)
+    if isinstance(value, Value):
+        return {name: plain(getattr(value, name), opaque) for name in value.__slots__}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, opaque) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(item, opaque) for item in value), key=repr)
+    if isinstance(value, (list, tuple)):
+        return [plain(item, opaque) for item in value]
+    return _foreign(value, opaque)
+
+
+def _foreign(value: Any, opaque: Callable[[Any], str]) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {item.name: plain(getattr(value, item.name), opaque) for item in fields}
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if type(value).__name__ in WRITTEN:
+        return str(value)
+    dump = getattr(value, "model_dump", None)
+    try:
+        return plain(dump(mode="json"), opaque) if callable(dump) else opaque(value)
+    except Exception:  # noqa: BLE001 - it is the user's, and may do anything
+        return opaque(value)
 
 
 def digest(value: Any) -> str:
@@ -204,5 +230,5 @@ def digest(value: Any) -> str:
     import hashlib  # slow to import, and most programs never need it
     import json
 
-    text = json.dumps(plain(value), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(plain(value, _identity), sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
