@@ -424,3 +424,13 @@ async def test_in_the_engine_a_redaction_leaves_no_trace():
     verdict = await registry.fire("before_tool_call", ToolCall(args={"note": "sk-1"}))
     assert verdict.value.args == {"note": "[redacted]", "tag": "[redacted]"}
     assert "sk-" not in str([record.wire() for record in kept])
+
+
+async def test_set_leaves_the_other_arguments_as_they_are():
+    from decimal import Decimal
+
+    fn, _ = rule({"set": {"args.currency": "EUR"}}, ["before_tool_call"])
+    registry = HookRegistry()
+    registry.register(fn, "before_tool_call")
+    verdict = await registry.fire("before_tool_call", ToolCall(args={"amount": Decimal("1.5")}))
+    assert verdict.value.args == {"amount": Decimal("1.5"), "currency": "EUR"}

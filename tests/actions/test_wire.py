@@ -317,11 +317,11 @@ def test_what_an_answer_means(point, data, current, outcome):
         ("before_tool_call", {"action": ["block"]}, "at $.action: found a list"),
         ("before_tool_call", [], "at $: found a list, expected an object"),
         ("before_tool_call", None, "at $: found null, expected an object"),
-        ("before_tool_call", "block", "at $: found 'block', expected an object"),
+        ("before_tool_call", "block", "at $: found a text, expected an object"),
         (
             "before_tool_call",
             {"action": "block", "status": "403"},
-            "at $.status: found '403', expec",
+            "at $.status: found a text, expec",
         ),
         ("before_tool_call", {"action": "block", "status": True}, "at $.status: found True"),
         ("before_tool_call", {"action": "block", "status": 200}, "at $.status: found 200"),
@@ -342,7 +342,7 @@ def test_what_an_answer_means(point, data, current, outcome):
         (
             "before_tool_call",
             {"action": "continue", "tool_call": {"args": "x"}},
-            "at $.tool_call.args: found 'x', expected an object",
+            "at $.tool_call.args: found a text, expected an object",
         ),
         (
             "before_tool_call",
@@ -366,8 +366,12 @@ def test_what_an_answer_means(point, data, current, outcome):
             "at $.tool_result: found nothing, expected a val",
         ),
         ("before_tool_call", {"action": "ask", "timeout": 0}, "at $.timeout: found 0"),
-        ("before_tool_call", {"action": "ask", "on_deny": "allow"}, "at $.on_deny: found 'allow'"),
-        ("before_tool_call", {"action": "continue", "inject": ["x"]}, "at $.inject[0]: found 'x'"),
+        ("before_tool_call", {"action": "ask", "on_deny": "allow"}, "at $.on_deny: found a text"),
+        (
+            "before_tool_call",
+            {"action": "continue", "inject": ["x"]},
+            "at $.inject[0]: found a text",
+        ),
         (
             "before_run",
             {"action": "continue", "inject": []},
@@ -376,7 +380,7 @@ def test_what_an_answer_means(point, data, current, outcome):
         (
             "before_llm_call",
             {"action": "continue", "request": "x"},
-            "found 'x', expected an object",
+            "found a text, expected an object",
         ),
         ("before_llm_call", {"action": "stop", "message": 1}, "at $.message: found 1"),
         (
@@ -386,7 +390,7 @@ def test_what_an_answer_means(point, data, current, outcome):
         ),
         ("before_inbound", {"action": "continue", "content": {}}, "at $.content: found an object"),
         ("on_session_start", {"action": "continue", "session": {}}, "at $.session: found a key"),
-        ("after_run", {"action": "block"}, "at $.action: found 'block', expected 'continue'"),
+        ("after_run", {"action": "block"}, "at $.action: found a text, expected 'continue'"),
         ("after_run", {"result": {}}, "at $.result: found a key"),
     ],
 )
@@ -401,7 +405,7 @@ def test_without_jsonschema_the_same_is_refused(monkeypatch):
     schemas._validator.cache_clear()
     try:
         assert wire.answer("before_tool_call", {"action": "block"}, CALL) == Block()
-        assert "found '403'" in refused("before_tool_call", {"action": "block", "status": "403"})
+        assert "found a text" in refused("before_tool_call", {"action": "block", "status": "403"})
         assert "found True" in refused("before_tool_call", {"action": "block", "status": True})
     finally:
         schemas._validator.cache_clear()
@@ -446,10 +450,8 @@ def test_the_schema_and_the_reading_of_an_answer_agree(point, action, data):
         assert published
 
 
-def test_a_long_text_is_not_repeated_whole():
-    message = refused("before_tool_call", {"action": "block", "status": "x" * 500})
-    assert "x" * 70 not in message
-    assert "…" in message
+def test_a_text_that_may_be_secret_is_not_repeated():
+    assert "hunter2" not in refused("before_tool_call", {"action": "block", "status": "hunter2"})
 
 
 def test_an_observer_need_not_say_anything():

@@ -246,11 +246,7 @@ def test_hooks_of_a_python_object_may_have_no_timeout_and_a_condition_in_code(in
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("empty.yaml", ""),
-        ("empty.json", ""),
-        ("empty.toml", ""),
-        ("comment.yaml", "# nothing yet\n"),
-        ("nothing.yaml", "hooks:\n"),
+        ("empty.yaml", "hooks: {}\n"),
         ("nothing.json", '{"hooks": {"before_run": []}}'),
     ],
 )
@@ -266,3 +262,20 @@ def test_one_hook_is_one_hook(invoke, write):
     write("one.json", '{"hooks": {"on_error": {"path": "./own.py:watch"}}}')
     write("own.py", OWN)
     assert invoke("check", "one.json").rows[-1] == ["one.json: 1 hook at 1 of 16 points"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("empty.yaml", ""),
+        ("empty.json", ""),
+        ("empty.toml", ""),
+        ("comment.yaml", "# nothing yet\n"),
+        ("nothing.yaml", "hooks:\n"),
+    ],
+)
+def test_a_file_that_says_nothing_is_a_problem(name, text, invoke, write):
+    write(name, text)
+    done = invoke("check", name)
+    assert done.code == 1
+    assert "write hooks: {}" in done.err

@@ -85,3 +85,15 @@ def test_lines_of_the_document_can_be_given():
             name="agents/a.json",
             lines=lines,
         )
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "", "a b", "..", "a\0"])
+def test_an_agents_name_is_no_path(name):
+    with pytest.raises(ConfigError, match="the agent name"):
+        load_blueprint_hooks(name, {"before_run": {"block": "no"}})
+
+
+@pytest.mark.parametrize("name", ["data-processor", "a.b", "support_2"])
+def test_names_of_agents(name):
+    (spec,) = load_blueprint_hooks(name, {"before_run": {"block": "no"}})
+    assert spec.name == f"{name}.before_run"

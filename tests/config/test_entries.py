@@ -417,3 +417,29 @@ def test_a_hook_that_cannot_be_made_hides_no_other(monkeypatch, told):
         "checkrail.yaml:3 hooks.pre_request[0]: the hook cannot be made: OSError: disk full",
     )
     assert len(found) == 2
+
+
+def test_a_default_leaves_alone_what_a_hook_says_even_if_that_is_what_it_would_be_anyway():
+    loaded = load_text("""
+defaults: {timeout: 60}
+hooks:
+  before_run:
+    - {name: a, timeout: 5, block: no}
+    - {name: b, block: no}
+""")
+    assert [(spec.name, spec.timeout) for spec in loaded.specs] == [("a", 5), ("b", 60)]
+
+
+async def test_a_schema_is_checked_on_what_a_change_has_made_of_the_parameters():
+    loaded = load_text("""
+hooks:
+  before_run:
+    - {name: breaks, set: {amount: plenty}}
+    - name: checks
+      builtin: schema_check
+      config: {schema: {properties: {amount: {type: integer}}}}
+""")
+    registry = HookRegistry()
+    registry.swap(loaded.specs)
+    verdict = await registry.fire("before_run", {"amount": 5})
+    assert (verdict.decision, verdict.hook, verdict.status) == ("block", "checks", 422)

@@ -1,6 +1,7 @@
 """Asking a person: when, what, and what the answer means."""
 
 import asyncio
+from decimal import Decimal
 
 import pytest
 
@@ -258,15 +259,76 @@ async def test_observers_run_once_after_the_answers():
     assert seen == ["block"]
 
 
-async def test_a_scope_can_bring_its_own_desk_and_inherits_one():
-    outer, inner, own = Desk(YES), Desk(YES), Desk(YES)
-    server, agent = HookRegistry(ask=outer), HookRegistry()
+async def test_nobody_further_in_answers_for_a_level_further_out():
+    outer, inner = Desk(NO), Desk(YES)
+    server, agent = HookRegistry(ask=outer), HookRegistry(ask=inner)
     asks(server, "h")
-    await agent.scope(parent=server.scope()).fire("on_run_start", {})
+    scope = agent.scope(parent=server.scope())
+    assert (await scope.fire("on_run_start", {})).decision == "block"
+    scope = agent.scope(parent=server.scope(), ask=inner)
+    assert (await scope.fire("on_run_start", {})).decision == "block"
+    assert inner.questions == []
+
+
+async def test_an_inner_hook_is_answered_at_its_own_level_or_around_it():
+    outer, inner = Desk(NO), Desk(YES)
+    server, agent = HookRegistry(ask=outer), HookRegistry()
+    asks(agent, "h")
+    assert (await agent.scope(parent=server.scope()).fire("on_run_start", {})).decision == "block"
     agent.ask = inner
-    await agent.scope(parent=server.scope()).fire("on_run_start", {})
-    await agent.scope(parent=server.scope(), ask=own).fire("on_run_start", {})
-    assert [len(desk.questions) for desk in (outer, inner, own)] == [1, 1, 1]
+    scope = agent.scope(parent=server.scope())
+    assert (await scope.fire("on_run_start", {})).decision == "continue"
+
+
+async def test_where_nobody_else_is_there_an_inner_desk_answers():
+    server, agent = HookRegistry(), HookRegistry(ask=Desk(YES))
+    asks(server, "h")
+    scope = agent.scope(parent=server.scope())
+    assert (await scope.fire("on_run_start", {})).decision == "continue"
+
+
+async def test_a_scope_can_bring_a_desk_for_its_own_level():
+    registry = HookRegistry(ask=Desk(NO))
+    asks(registry, "h")
+    outer = registry.scope()
+    scope = registry.scope(parent=outer, ask=Desk(YES))
+    assert (await scope.fire("on_run_start", {})).decision == "continue"
+    assert (await outer.fire("on_run_start", {})).decision == "block"
+
+
+async def test_a_handler_that_times_out_itself_is_no_silence():
+    async def broken(question):
+        raise TimeoutError("the chat did not answer")
+
+    registry = HookRegistry(ask=broken)
+    ask = Ask("?", timeout=60, on_timeout="continue")
+    registry.register(lambda event: ask, "on_run_start", name="h")
+    verdict = await registry.fire("on_run_start", {})
+    assert (verdict.decision, verdict.code) == ("block", "ask_failed")
+
+
+async def test_an_approval_holds_for_the_amount_that_was_seen():
+    desk = Desk(YES, YES, YES)
+    registry = HookRegistry(ask=desk)
+    registry.register(lambda event: Ask("first?"), "on_run_start", name="first")
+    more = {"amount": Decimal(1000000)}
+    registry.register(lambda event: Continue(more), "on_run_start", name="more")
+    asks(registry, "gate", "gate")
+    await registry.fire("on_run_start", {"amount": Decimal(1)})
+    assert [question.value["amount"] for question in desk.questions] == [1, 1, 1000000]
+
+
+async def test_the_record_of_an_ask_waits_for_its_answer(told):
+    async def waits(event):
+        await asyncio.sleep(0)
+
+    registry = HookRegistry(told.append, ask=Desk(YES))
+    asks(registry, "h")
+    registry.register(waits, "on_run_start", name="gate", lane="gate")
+    seen = []
+    registry.sinks = (lambda record: seen.append((record.hook, record.answer)),)
+    await registry.fire("on_run_start", {})
+    assert ("h", "approved") in seen
 
 
 async def test_cancelling_the_caller_cancels_the_question():

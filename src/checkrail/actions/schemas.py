@@ -68,7 +68,8 @@ def read_answer(contract: Contract, data: Any) -> BaseModel:
     try:
         read: BaseModel = _answer(contract.point).validate_python(data)
     except ValidationError as error:
-        told = explain(error, data, _keys(contract, data), sorted(contract.decisions))
+        keys, actions = _keys(contract, data), sorted(contract.decisions)
+        told = explain(error, data, keys, actions, quoted=False)
         raise InvalidOutcomeError(f"an answer at {contract.point} does not fit: {told}") from None
     validator = _validator(contract.point)
     if validator is not None and not validator.is_valid(data):

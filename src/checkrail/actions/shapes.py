@@ -149,10 +149,13 @@ def explain(
     data: Any,
     keys: Iterable[str] = (),
     actions: Iterable[str] = (),
+    *,
+    quoted: bool = True,
 ) -> str:
     """Say where data is wrong, what was found there, and what was expected.
 
-    `keys` and `actions` are what would have been right.
+    `keys` and `actions` are what would have been right. Texts are `quoted` unless they may be
+    secrets that would reach a caller.
     """
     problems = [(_path(item["loc"], data, item["type"]), item) for item in error.errors()]
     deepest = max(len(path) for path, _ in problems)
@@ -166,7 +169,9 @@ def explain(
         found = shown(first["input"]["action"]) if "action" in first["input"] else "nothing"
         return f"at $.action: found {found}, expected one of {', '.join(actions)}"
     wanted = dict.fromkeys(_wanted(item) for other, item in problems if other == path)
-    return f"at {at}: found {shown(first['input'])}, expected {' or '.join(wanted)}"
+    hidden = not quoted and isinstance(first["input"], str)
+    found = "a text" if hidden else shown(first["input"])
+    return f"at {at}: found {found}, expected {' or '.join(wanted)}"
 
 
 def _wanted(item: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ from checkrail.engine.hook import HookSpec
 from checkrail.engine.points import ALIASES, HookPoint, places
 
 log = logging.getLogger("checkrail.config")
+
+
+AGENT_NAME = re.compile(r"\w+(?:[-.]\w+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,9 @@ def load_blueprint_hooks(
     `hooks`; without them, problems tell the place alone.
     """
     report = Report(name or f"agent {agent_name!r}", lines)
+    if not AGENT_NAME.fullmatch(agent_name):
+        expected = "letters, digits, and - _ . between them"
+        report.add((), f"the agent name {agent_name!r}", expected, "a name is no path")
     importer = Importer(Path.cwd() if base is None else Path(base))
     settings = settings or Settings()
     builder = Builder(report, importer, settings.defaults, f"{agent_name}.")

@@ -139,10 +139,9 @@ class HookRegistry:
         context = parent.context.bind(ids)
         same_run = context.run_id == parent.context.run_id
         budget = parent.budget if same_run else parent.outermost.budget(context.run_id)
-        levels, desks = parent.levels, parent.desks
-        if self not in levels:
-            levels, desks = (*levels, self), (*desks, ask or self.ask)
-        return Scope(levels, context, budget, desks)
+        held = dict(zip(parent.levels, parent.desks, strict=True))
+        held[self] = ask or held.get(self) or self.ask
+        return Scope(tuple(held), context, budget, tuple(held.values()))
 
     def _scope(self, context: Context, ask: AskHandler | None = None) -> Scope:
         return Scope((self,), context, self.budget(context.run_id), (ask or self.ask,))
