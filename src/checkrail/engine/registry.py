@@ -15,7 +15,7 @@ from checkrail.engine.hook import Hook, HookSpec, declare
 from checkrail.engine.plan import Plan, compiled
 from checkrail.engine.points import point_named
 from checkrail.engine.scope import Budget, Scope, Sink
-from checkrail.engine.verdict import Verdict, passed
+from checkrail.engine.verdict import Verdict, VerdictDraft
 
 if TYPE_CHECKING:
     from checkrail.engine.asks import AskHandler
@@ -159,10 +159,15 @@ class HookRegistry:
 
     async def fire(self, point: str, value: Any, **context: Any) -> Verdict:
         """Call the hooks at a point, and give the verdict."""
-        bound = NO_IDS.bind(context) if context else NO_IDS
         if self.plan[point] is None:
-            return passed(value)
-        return await self._scope(bound).fire(point, value)
+            if context:
+                NO_IDS.bind(context)  # a mistake in it is one now, and not when a hook comes
+            verdict = VerdictDraft()
+            verdict.value = value
+            verdict._d = None
+            verdict.__class__ = Verdict
+            return verdict  # type: ignore[return-value]
+        return await self._scope(NO_IDS.bind(context)).fire(point, value)
 
     def mark(self) -> None:
         """Have tasks that hooks start remember whose work they are, from now on."""

@@ -106,12 +106,3 @@ def verdict_of(d: Dispatch) -> Verdict:
     draft._d = d
     draft.__class__ = Verdict
     return draft  # type: ignore[return-value]
-
-
-def passed(value: Any) -> Verdict:
-    """Give the verdict of a point that has no hooks."""
-    draft = VerdictDraft()
-    draft.value = value
-    draft._d = None
-    draft.__class__ = Verdict
-    return draft  # type: ignore[return-value]
