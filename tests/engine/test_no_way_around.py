@@ -66,8 +66,9 @@ async def test_a_rule_of_an_outer_level_holds_on_every_way_in(point, sample):
 @pytest.mark.parametrize("context", [{"parent": None}, {"ask": None}, {"runid": "r"}])
 async def test_what_is_no_field_of_an_event_is_refused_with_and_without_hooks(context):
     registry = HookRegistry()
-    with pytest.raises(TypeError, match="no field"):
-        await registry.fire(POINT, {}, **context)
+    for place in (registry, registry.scope()):
+        with pytest.raises(TypeError, match="no field"):
+            await place.fire(POINT, {}, **context)
     registry.register(lambda event: None, POINT)
     with pytest.raises(TypeError, match="no field"):
         await registry.fire(POINT, {}, **context)

@@ -48,6 +48,8 @@ async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
     chain = scope.chain(point) if only is None else only.plan[point]
     verdict = VerdictDraft()
     if chain is None:
+        if context:
+            scope.context.bind(context)  # a mistake in it is one now, and not when a hook comes
         verdict.value = value
         verdict._d = None
         verdict.__class__ = Verdict
