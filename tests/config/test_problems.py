@@ -268,19 +268,13 @@ def test_ten_mistakes_are_told_at_once(problems, name, text, lines, index):
         (
             'python_path: "a\\0b"\n',
             [
-                (
-                    "checkrail.yaml:1 python_path: the text 'a\\x00b', "
-                    "which names no folder: embedded null byte"
-                ),
+                ("checkrail.yaml:1 python_path: the text 'a\\x00b', which names no folder: "),
             ],
         ),
         (
             'hooks: {path: "./a\\0.py:b"}\n',
             [
-                (
-                    "checkrail.yaml:1 hooks.path: './a\\x00.py:b', "
-                    "which names no file: embedded null byte, expected ./file.py:name"
-                ),
+                ("checkrail.yaml:1 hooks.path: './a\\x00.py:b', which names no file: "),
             ],
         ),
         (
