@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.records import HookRecord, RecordKind
-from checkrail.telemetry.extras import needs
+from checkrail.engine.extras import needs
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -21,7 +21,7 @@ class OpenTelemetrySink:
     """
 
     def __init__(self, tracer: Tracer | None = None) -> None:
-        with needs("opentelemetry-api", "OpenTelemetrySink"):
+        with needs("opentelemetry-api", "OpenTelemetrySink", "telemetry"):
             from opentelemetry import trace
 
         self._tracer = tracer or trace.get_tracer("checkrail")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.records import HookRecord, RecordKind
-from checkrail.telemetry.extras import needs
+from checkrail.engine.extras import needs
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -22,7 +22,7 @@ class PrometheusSink:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        with needs("prometheus-client", "PrometheusSink"):
+        with needs("prometheus-client", "PrometheusSink", "telemetry"):
             import prometheus_client
         into = prometheus_client.REGISTRY if registry is None else registry
         try:

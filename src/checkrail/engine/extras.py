@@ -13,10 +13,10 @@ class MissingExtraError(CheckrailError, ImportError):
 
 
 @contextmanager
-def needs(package: str, what: str) -> Iterator[None]:
+def needs(package: str, what: str, extra: str) -> Iterator[None]:
     """Import something inside: if it is not there, the error says what to install."""
     try:
         yield
     except ImportError:
-        message = f'{what} needs {package}: pip install "checkrail[telemetry]"'
+        message = f'{what} needs {package}: pip install "checkrail[{extra}]"'
         raise MissingExtraError(message) from None

@@ -1,0 +1,74 @@
+"""Messages of a conversation, in the shape of the OpenAI chat API, and what keeps them in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from checkrail.engine.values import AssistantMessage, ToolCall, ToolResult, plain
+
+Message = Mapping[str, Any]
+
+
+def user_message(content: str | Sequence[Any]) -> dict[str, Any]:
+    """Make a user's message."""
+    return {"role": "user", "content": content}
+
+
+def assistant_message(message: AssistantMessage) -> dict[str, Any]:
+    """Write an answer as a message of the conversation."""
+    written: dict[str, Any] = {"role": "assistant", "content": message.content}
+    if message.tool_calls:
+        written["tool_calls"] = [written_call(call) for call in message.tool_calls]
+    return written
+
+
+def written_call(call: ToolCall) -> dict[str, Any]:
+    """Write a tool call as it stands in an assistant's message."""
+    arguments = json.dumps(plain(call.args), ensure_ascii=False)
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
+
+
+def tool_message(result: ToolResult) -> dict[str, Any]:
+    """Write a tool's result as a message; `is_error` stands there only if it is one."""
+    written = {"role": "tool", "tool_call_id": result.id, "content": content_of(result)}
+    return written | ({"is_error": True} if result.is_error else {})
+
+
+def content_of(result: ToolResult) -> str | Sequence[Any]:
+    """Give a result's content as a model can read it: a text, or parts."""
+    content = result.content
+    if result.is_error and not content and result.error:
+        content = result.error
+    if isinstance(content, str) or is_parts(content):
+        return content
+    return json.dumps(plain(content), ensure_ascii=False)
+
+
+def is_parts(content: Any) -> bool:
+    """Say whether this is a list of content parts, and not just any list."""
+    return (
+        isinstance(content, (list, tuple))
+        and bool(content)
+        and all(isinstance(part, Mapping) and isinstance(part.get("type"), str) for part in content)
+    )
+
+
+def text_of(content: Any) -> str:
+    """Give the text of a message's content, whatever else is in it."""
+    if isinstance(content, str):
+        return content
+    return "".join(_texts(content or ()))
+
+
+def _texts(parts: Iterable[Any]) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, Mapping) and part.get("type") in ("text", "output_text"):
+            yield str(part.get("text", ""))

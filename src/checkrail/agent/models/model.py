@@ -1,0 +1,60 @@
+"""What a model is to the loop: something that answers a request, whole or as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from checkrail.engine.errors import CheckrailError
+from checkrail.engine.values import AssistantMessage, ModelRequest
+
+FailureKind = Literal["error", "timeout", "unreachable", "invalid"]
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A model behind its provider.
+
+    `name`, `provider` and `params` go into every request, where hooks see and may change them:
+    the model is asked for what the request says.
+    """
+
+    @property
+    def name(self) -> str:
+        """What events and rules call it."""
+
+    @property
+    def provider(self) -> str | None:
+        """Whose it is."""
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """What is asked of it each time, such as `temperature`."""
+
+    async def complete(self, request: ModelRequest) -> AssistantMessage:
+        """Give the whole answer, or raise `ModelError`."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[str | AssistantMessage]:
+        """Give the answer's text as it comes, and at last the whole answer."""
+
+
+class ModelError(CheckrailError):
+    """A model did not answer, for good: what its own retries could mend is mended before.
+
+    `kind` is one of those that hooks fail with: the provider refused (`error`), took too long
+    (`timeout`), could not be reached or was overloaded (`unreachable`), or answered garbage
+    (`invalid`). `usage` is what was used up all the same.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: FailureKind = "error",
+        status: int | None = None,
+        usage: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind: FailureKind = kind
+        self.status = status
+        self.usage = usage
