@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from checkrail.agent.agent import Agent
+    from checkrail.agent.tools.function import tool
     from checkrail.engine.asks import Approval
     from checkrail.engine.errors import CheckrailError, UnreachableError
     from checkrail.engine.event import Event
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from checkrail.styles.decorators import Hooks
 
 _HOMES = {
+    "agent.agent": ("Agent",),
+    "agent.tools.function": ("tool",),
     "engine.asks": ("Approval",),
     "engine.errors": ("CheckrailError", "UnreachableError"),
     "engine.event": ("Event",),
@@ -66,6 +70,7 @@ _HOMES = {
 _HOME = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Agent",
     "AgentResponse",
     "Approval",
     "Ask",
@@ -94,6 +99,7 @@ __all__ = [
     "ToolResult",
     "UnreachableError",
     "Verdict",
+    "tool",
 ]
 
 

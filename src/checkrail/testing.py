@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from checkrail.agent.models.scripted import ScriptedModel
 from checkrail.engine.asks import Approval, AskHandler, Question
 from checkrail.engine.event import Event
 from checkrail.engine.frozen import freeze
@@ -30,6 +31,21 @@ from checkrail.engine.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+__all__ = [
+    "RecordingRegistry",
+    "ScriptedModel",
+    "approve",
+    "assert_allowed",
+    "assert_blocked",
+    "assert_called",
+    "assert_changed",
+    "capture",
+    "deny",
+    "event",
+    "sample",
+    "timeline",
+]
 
 T = TypeVar("T")
 
@@ -105,7 +121,7 @@ _SAMPLES: dict[HookPoint, Any] = {
     HookPoint.AFTER_TOOL_CALL: ToolResult("call-1", "weather", "Sunny, 21 degrees"),
     HookPoint.ON_TOOL_ERROR: ToolResult("call-1", "weather", "", is_error=True, error="no network"),
     HookPoint.BEFORE_FINAL_RESPONSE: AssistantMessage("It is sunny in Paris."),
-    HookPoint.QUERY_END: AgentResponse("It is sunny in Paris.", stop_reason="end_turn"),
+    HookPoint.QUERY_END: AgentResponse("It is sunny in Paris.", stop_reason="answer"),
     HookPoint.ON_RESULT: freeze({"answer": "It is sunny in Paris."}),
     HookPoint.BEFORE_OUTBOUND: OutboundMessage("ann", "web", "It is sunny in Paris."),
     HookPoint.AFTER_RUN: RunResult(output={"answer": "It is sunny in Paris."}),

@@ -6,12 +6,26 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from checkrail.agent.tools.tool import Tool
+from checkrail.engine.frozen import freeze
 from checkrail.engine.values import AssistantMessage, ToolCall, ToolResult, plain
 
 Message = Mapping[str, Any]
+Query = str | Sequence[Any]
+"""What a user asks: a text, or parts."""
 
 
-def user_message(content: str | Sequence[Any]) -> dict[str, Any]:
+def said(history: Iterable[Message]) -> list[Message]:
+    """Take over a conversation that was held elsewhere."""
+    messages: list[Any] = [*history]
+    for message in messages:
+        if not isinstance(message, Mapping) or "role" not in message:
+            told = f"a history is messages such as {user_message('Hello')}, not {message!r}"
+            raise TypeError(told)
+    return [freeze(message) for message in messages]
+
+
+def user_message(content: Query) -> dict[str, Any]:
     """Make a user's message."""
     return {"role": "user", "content": content}
 
@@ -42,12 +56,20 @@ def tool_message(result: ToolResult) -> dict[str, Any]:
 
 def content_of(result: ToolResult) -> str | Sequence[Any]:
     """Give a result's content as a model can read it: a text, or parts."""
-    content = result.content
+    content: Any = result.content
     if result.is_error and not content and result.error:
         content = result.error
-    if isinstance(content, str) or is_parts(content):
+    if isinstance(content, str):
         return content
+    if is_parts(content):
+        return [*content]
     return json.dumps(plain(content), ensure_ascii=False)
+
+
+def schema_of(tool: Tool) -> dict[str, Any]:
+    """Write a tool as a model is told of it."""
+    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": told}
 
 
 def is_parts(content: Any) -> bool:

@@ -31,14 +31,14 @@ def build(options: SchemaCheckOptions) -> Callable[[Event[Any], Any], Block | No
 
     def schema_check(event: Event[Any], value: Any) -> Block | None:
         data = subject(value)
-        problems: list[str] = []
+        found: list[str] = []
         for applies, validator in checks:
             if applies is None or applies(_tool(event, value)):
-                problems += _problems(validator, data)
-        if not problems:
+                found += problems(validator, data)
+        if not found:
             return None
         what = f"the arguments of {value.name!r}" if isinstance(value, ToolCall) else "the value"
-        reason = f"{what} at {event.point} does not fit its schema: {_listed(problems)}"
+        reason = f"{what} at {event.point} does not fit its schema: {_listed(found)}"
         return Block(reason, options.status, "schema_mismatch")
 
     return schema_check
@@ -86,7 +86,8 @@ def _refuse(uri: str) -> NoReturn:
     raise ValueError(f"{uri} is outside the schema and is not fetched: put it under $defs")
 
 
-def _problems(validator: Validator, data: Any) -> list[str]:
+def problems(validator: Validator, data: Any) -> list[str]:
+    """Say what of the data does not fit, and where."""
     try:
         return [_told(error) for error in validator.iter_errors(data)]
     except ValueError as error:

@@ -27,6 +27,8 @@ FAILURE_KINDS = ("error", "timeout", "unreachable", "invalid")
 DEFAULT_TIMEOUT = 5.0
 DEFAULT_PRIORITY = 100
 DEFAULT_MAX_RETRIES = 3
+DEFAULT_WINDOW = 256
+STREAMS = re.compile(r"whole|window(?::([1-9]\d{0,6}))?")
 
 _BEHAVIOURS = {"continue": "continue", "ignore": "continue", "block": "block"}
 _FAILURE_MODES = {"failopen": "continue", "failclosed": "block"}
@@ -58,8 +60,15 @@ class HookSpec:
     target_type: str = "python"
     target_name: str = ""
     decisions: frozenset[Decision] | None = None
+    changes: bool = True
     redacts: bool = False
     said: frozenset[str] = frozenset()
+
+    @property
+    def window(self) -> int | None:
+        """How many characters of a stream it has to see ahead; None if it needs the whole."""
+        found = STREAMS.fullmatch(self.stream)
+        return None if found is None or self.stream == "whole" else int(found[1] or DEFAULT_WINDOW)
 
     @property
     def on_error_text(self) -> str:
@@ -109,6 +118,7 @@ OPTIONS = frozenset(
         "target_type",
         "target_name",
         "decisions",
+        "changes",
         "redacts",
         *FIELDS,
     },
@@ -125,6 +135,7 @@ TAKEN_OVER = (
     "stream",
     "target_type",
     "decisions",
+    "changes",
     "redacts",
 )
 """The options that a `HookSpec` takes as they were said."""
@@ -252,6 +263,10 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
     if when is not None and not callable(when):
         remedy = "Give a callable, or register through Hooks or a file, where CEL is at hand"
         raise HookRefusedError(name, f"`when` is {type(when).__name__}", remedy)
+    stream = options.get("stream", "whole")
+    if not isinstance(stream, str) or not STREAMS.fullmatch(stream):
+        remedy = "Say whole, window, or window:N for N characters"
+        raise HookRefusedError(name, f"its stream is {stream!r}", remedy)
     for key, least in (("max_retries", 0), ("priority", None)):
         number = options.get(key, 0)
         if not isinstance(number, int) or (least is not None and number < least):

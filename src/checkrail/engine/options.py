@@ -40,4 +40,5 @@ class HookOptions(TypedDict, total=False):
     target_type: str
     target_name: str
     decisions: frozenset[Decision] | None
+    changes: bool
     redacts: bool

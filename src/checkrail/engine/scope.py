@@ -83,7 +83,9 @@ class Scope:
 
     def bind(self, **ids: Any) -> Scope:
         """Give a scope for the same work with more ids bound."""
-        return Scope(self.levels, self.context.bind(ids), self.budget, self.desks)
+        bound = Scope(self.levels, self.context.bind(ids), self.budget, self.desks)
+        bound._joined = self._joined
+        return bound
 
     @property
     def history(self) -> History:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from checkrail.engine.frozen import FrozenError
 from checkrail.engine.points import Decision
+from checkrail.engine.records import Call
 
 if TYPE_CHECKING:
     from checkrail.engine.dispatch import Dispatch
@@ -85,6 +86,17 @@ class Verdict(VerdictDraft):
         """Messages for the conversation."""
         ruling = None if self._d is None else self._d.ruling
         return () if ruling is None or self.decision in DROPS_INJECTED else ruling.inject
+
+    @property
+    def subject(self) -> Any:
+        """The value at the point as the hooks left it, whatever a `replace` or `stop` brought."""
+        return self.value if self._d is None else self._d.value
+
+    @property
+    def redacted(self) -> bool:
+        """Whether a hook redacted the value: nobody may keep the earlier form of it."""
+        trace = () if self._d is None else self._d.trace
+        return any(type(call) is Call and call.redacted and not call.bound.shadow for call in trace)
 
     @property
     def records(self) -> tuple[HookRecord, ...]:

@@ -74,6 +74,7 @@ class On:
             raise HookRefusedError(label, "it has a `when` option", "Say it with .when(condition)")
         options["source"] = options.get("source") or _caller()
         options["decisions"] = frozenset({act.decision})
+        options["changes"] = act.value is not UNSET
         options["when"] = self._condition()
         if options.get("mode") == "shadow":
             act = dataclasses.replace(act, effects=())  # a shadow changes nothing

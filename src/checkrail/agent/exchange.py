@@ -1,0 +1,208 @@
+"""The tools that one answer calls: each with its own hooks, side by side, results in order."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+from checkrail.agent.endings import Failing, survived
+from checkrail.agent.errors import RunFailed
+from checkrail.agent.events import Emit, ToolFinished, ToolStarted
+from checkrail.agent.messages import Message, assistant_message, is_parts, tool_message
+from checkrail.agent.tools.tool import Tool, ToolContext, ToolError
+from checkrail.engine.errors import suggestion
+from checkrail.engine.points import Decision, HookPoint
+from checkrail.engine.scope import Scope
+from checkrail.engine.values import AssistantMessage, ToolCall, ToolResult, plain
+
+log = logging.getLogger("checkrail.agent")
+
+GRACE = 5.0
+"""How long tools may take to clean up once their run is over, in seconds."""
+
+UNPARSED = "unparsed_arguments"
+"""Where a model's answer keeps arguments that are no JSON, by the id of their call."""
+
+
+class Handling:
+    """One tool call on its way: the call as it stands, its result, what hooks inject."""
+
+    __slots__ = ("call", "inject", "result", "unparsed")
+
+    def __init__(self, call: ToolCall, unparsed: str | None) -> None:
+        self.call = call
+        self.unparsed = unparsed
+        self.result = failed(call, "the run ended before this call had a result")
+        self.inject: list[Message] = []
+
+
+class Exchange:
+    """An answer with tool calls, and the results that belong to it."""
+
+    def __init__(
+        self,
+        message: AssistantMessage,
+        tools: Mapping[str, Tool],
+        scope: Scope,
+        emit: Emit | None,
+        context: str,
+    ) -> None:
+        self.message = message
+        self.tools = tools
+        self.scope = scope
+        self.emit = emit
+        unparsed = message.metadata.get(UNPARSED) or {}
+        self.handled = [
+            Handling(dataclasses.replace(call, context=context), unparsed.get(call.id))
+            for call in message.tool_calls
+        ]
+
+    @property
+    def messages(self) -> list[Message]:
+        """What goes into the conversation; the calls and arguments are those that were let pass."""
+        calls = [handling.call for handling in self.handled]
+        answer = assistant_message(dataclasses.replace(self.message, tool_calls=calls))
+        return [answer, *(tool_message(handling.result) for handling in self.handled)]
+
+    @property
+    def inject(self) -> list[Message]:
+        """What hooks want to be said after the results."""
+        return [message for handling in self.handled for message in handling.inject]
+
+    async def run(self) -> None:
+        """Call the tools, all at once. The first failure of the run cancels the others."""
+        if len(self.handled) == 1:
+            await self._handle(self.handled[0])
+            return
+        tasks = [asyncio.create_task(self._handle(handling)) for handling in self.handled]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            await _ended(tasks)
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    async def _handle(self, handling: Handling) -> None:
+        at = self.scope.bind(tool_call_id=handling.call.id)
+        try:
+            handling.result = await self._result(handling, at)
+        except Failing as failing:
+            handling.result = failed(handling.call, str(failing))
+            raise
+        if self.emit is not None:
+            self.emit(ToolFinished(handling.result))
+
+    async def _result(self, handling: Handling, at: Scope) -> ToolResult:
+        if handling.unparsed is None:
+            result = await self._performed(handling, at)
+        else:
+            told = f"the arguments are no JSON object: {handling.unparsed}"
+            result = failed(handling.call, told)
+        result = await self._seen(handling, at, HookPoint.AFTER_TOOL_CALL, result)
+        if result.is_error:
+            result = await self._seen(handling, at, HookPoint.ON_TOOL_ERROR, result)
+        return result
+
+    async def _performed(self, handling: Handling, at: Scope) -> ToolResult:
+        verdict = await at.fire(HookPoint.BEFORE_TOOL_CALL, handling.call)
+        call = handling.call = dataclasses.replace(verdict.subject, id=handling.call.id)
+        survived(verdict)
+        handling.inject += verdict.inject
+        if verdict.decision is Decision.BLOCK:
+            return failed(call, verdict.reason)
+        if verdict.decision is Decision.REPLACE:
+            return _of(call, verdict.value)
+        if self.emit is not None:
+            self.emit(ToolStarted(call))
+        return await self._executed(call, at)
+
+    async def _seen(
+        self, handling: Handling, at: Scope, point: HookPoint, result: ToolResult
+    ) -> ToolResult:
+        verdict = await at.fire(point, result)
+        survived(verdict)
+        handling.inject += verdict.inject
+        if verdict.decision is Decision.BLOCK:
+            return failed(handling.call, verdict.reason)
+        return _of(handling.call, verdict.value)
+
+    async def _executed(self, call: ToolCall, at: Scope) -> ToolResult:
+        began = perf_counter()
+        try:
+            found = await self._called(call, at)
+        except ToolError as error:
+            result = failed(call, str(error))
+        except asyncio.CancelledError:
+            if _cancelled():
+                raise
+            result = failed(call, f"{call.name} was cancelled from within")
+        except Exception as error:
+            if (fatal := _fatal(error)) is not None:
+                raise Failing(fatal.reason, by_hook=True) from error
+            result = failed(call, f"{type(error).__name__}: {error}")
+        else:
+            result = _of(call, found)
+        if result.duration_ms is None:
+            result = dataclasses.replace(result, duration_ms=(perf_counter() - began) * 1000)
+        return result
+
+    async def _called(self, call: ToolCall, at: Scope) -> Any:
+        tool = self.tools.get(call.name)
+        if tool is None:
+            known = f"The tools are: {', '.join(self.tools) or 'none'}"
+            hint = suggestion(call.name, self.tools)
+            raise ToolError(f"there is no tool {call.name!r}{hint}. {known}")
+        try:
+            async with asyncio.timeout(tool.timeout) as patience:
+                return await tool.call(call.args, ToolContext(call, at.context))
+        except TimeoutError as error:
+            if not patience.expired():
+                raise
+            raise ToolError(f"{call.name} timed out after {tool.timeout:g} s") from error
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel what is still at work, and wait for it; what will not end is left behind."""
+    for task in tasks:
+        task.cancel()
+    _, stuck = await asyncio.wait(tasks, timeout=GRACE)
+    for task in stuck:
+        log.error(
+            "a tool goes on although its run is over: it swallows its cancellation (%s)", task
+        )
+
+
+def failed(call: ToolCall, reason: str) -> ToolResult:
+    """Make the result of a call that came to nothing."""
+    return ToolResult(call.id, call.name, reason, is_error=True, error=reason)
+
+
+def _of(call: ToolCall, found: Any) -> ToolResult:
+    """Read what a tool returned as the result of its call."""
+    if isinstance(found, ToolResult):
+        if (found.id, found.name) == (call.id, call.name):
+            return found
+        return dataclasses.replace(found, id=call.id, name=call.name)
+    content = "" if found is None else found
+    if not isinstance(content, str) and not is_parts(content):
+        content = plain(content)
+    return ToolResult(call.id, call.name, content)
+
+
+def _cancelled() -> bool:
+    """Say whether somebody wants this task to end, and not just the tool something of its own."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _fatal(error: BaseException) -> RunFailed | None:
+    """Find a hook's `fail` of an agent beneath: a tool that raises it cannot keep it to itself."""
+    if isinstance(error, BaseExceptionGroup):
+        found = (_fatal(inner) for inner in error.exceptions)
+        return next((fatal for fatal in found if fatal is not None), None)
+    return error if isinstance(error, RunFailed) and error.by_hook else None

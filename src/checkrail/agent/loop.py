@@ -1,0 +1,296 @@
+"""The loop: model, tools, answer, with every point on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from checkrail.agent.endings import Blocked, Ending, Failing, StopReason, passed
+from checkrail.agent.errors import RunFailed
+from checkrail.agent.events import Emit
+from checkrail.agent.exchange import Exchange
+from checkrail.agent.holding import Release
+from checkrail.agent.messages import (
+    Message,
+    assistant_message,
+    schema_of,
+    text_of,
+    user_message,
+)
+from checkrail.agent.model_call import ask
+from checkrail.agent.models.model import ModelError
+from checkrail.agent.output import MAX_ATTEMPTS, OutputMismatch
+from checkrail.agent.usage import added
+from checkrail.engine.chain import CURRENT
+from checkrail.engine.errors import CheckrailError
+from checkrail.engine.frozen import freeze
+from checkrail.engine.points import Decision, HookPoint
+from checkrail.engine.scope import Scope
+from checkrail.engine.values import AgentResponse, AssistantMessage, ModelRequest
+from checkrail.engine.verdict import Verdict
+
+if TYPE_CHECKING:
+    from checkrail.agent.agent import Agent
+    from checkrail.agent.tools.tool import Tool
+
+log = logging.getLogger("checkrail.agent")
+
+FEEDBACK = "Your answer was not accepted. Please answer again."
+
+
+class Loop:
+    """One run of an agent: its conversation as it grows, and what it has used."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        scope: Scope,
+        messages: list[Message],
+        emit: Emit | None,
+        above: Loop | None,
+        *,
+        context: str,
+    ) -> None:
+        self.agent = agent
+        self.messages = messages
+        self.emit = emit
+        self.context = context
+        self.inside = CURRENT.get(None)
+        self.above = above if above is not None and above.inside is self.inside else None
+        self.usage: Mapping[str, Any] = {}
+        self.doom: str | None = None
+        self.system: Message | None = freeze(agent.system_message)
+        self.tools: Mapping[str, Tool] = {}
+        self.schemas: Sequence[Mapping[str, Any]] = ()
+        self.offered: set[str] = set()
+        self.mismatches = 0
+        self.release: Release | None = None
+        self.later: Sequence[Message] = ()
+        self.at = scope
+
+    async def run(self) -> AgentResponse:
+        """Go through the loop to its end, fire `query_end`, and give what came of it."""
+        try:
+            ending = await self._ending()
+        except Failing as failing:
+            if failing.by_hook:
+                self._doom(str(failing))
+            reason: StopReason = "fail" if failing.by_hook else "error"
+            response = await self._ended(Ending(reason, error=str(failing)))
+            raise RunFailed(str(failing), response, by_hook=failing.by_hook) from failing.__cause__
+        except GeneratorExit:
+            raise  # nobody can wait for anything any more
+        except BaseException as error:
+            cancelled = isinstance(error, asyncio.CancelledError)
+            told = "the run was cancelled" if cancelled else f"the run broke off: {error!r}"
+            await self._ended(Ending("cancelled" if cancelled else "error", error=told))
+            raise
+        finally:
+            if self.above is not None:
+                self.above.usage = added(self.above.usage, self.usage)
+        response = await self._ended(ending)
+        if self.release is not None and ending.message is not None:
+            self.release.finish(text_of(response.content))
+        return response
+
+    async def _ending(self) -> Ending:
+        try:
+            self.tools = await self.agent.toolbox.connected()
+            self.schemas = freeze([schema_of(tool) for tool in self.tools.values()])
+            for iteration in range(1, self.agent.max_iterations + 1):
+                self.at = self.at.bind(iteration=iteration)
+                if (ending := await self._step(self.at)) is not None:
+                    return ending
+        except Blocked as blocked:
+            return Ending("block", error=str(blocked))
+        except ModelError as error:
+            self.usage = added(self.usage, error.usage)
+            raise Failing(str(error)) from error
+        except CheckrailError as error:
+            raise Failing(str(error)) from error
+        told = f"the limit of {self.agent.max_iterations} iterations was reached before an answer"
+        return Ending("max_iterations", error=told)
+
+    async def _step(self, at: Scope) -> Ending | None:
+        """Ask the model once and do what it says; give the ending, if this is it."""
+        message, stopped = await self._answer(at)
+        if message is None:
+            return None
+        if message.tool_calls and not stopped:
+            await self._call_tools(at, message)
+            return None
+        return await self._final(at, message, stopped=stopped)
+
+    async def _answer(self, at: Scope) -> tuple[AssistantMessage | None, bool]:
+        """Give the model's answer, None if it has to be asked again, and whether that is all."""
+        self.later = ()
+        self.offered = {*self.tools}
+        if self.emit is not None:
+            self.release = Release(self.emit, at, whole=self.agent.output is not None)
+        before = await at.fire(HookPoint.BEFORE_LLM_CALL, self._request())
+        if before.redacted:
+            self._keep(before.subject.messages)
+        value = passed(before)
+        if before.decision is Decision.STOP:
+            return value, True
+        injected = self._inject(before.inject)
+        replaced = before.decision is Decision.REPLACE
+        message = value if replaced else await self._asked(value, injected)
+        after = await at.fire(HookPoint.AFTER_LLM_CALL, message)
+        if after.decision is Decision.RETRY:
+            self._again(after)
+            return None, False
+        message = passed(after)
+        self.later = after.inject
+        return message, after.decision is Decision.STOP
+
+    def _request(self) -> ModelRequest:
+        agent = self.agent
+        system = () if self.system is None else (self.system,)
+        return ModelRequest(
+            model=agent.model.name,
+            provider=agent.model.provider,
+            messages=[*system, *self.messages],
+            tools=self.schemas,
+            params=agent.params,
+            stream=self.emit is not None,
+        )
+
+    async def _asked(self, request: ModelRequest, injected: list[Message]) -> AssistantMessage:
+        if injected:
+            request = dataclasses.replace(request, messages=[*request.messages, *injected])
+        message = await ask(self.agent.model, request, self.agent.model_timeout, self.release)
+        self.usage = added(self.usage, message.usage)
+        self.offered = {tool["function"]["name"] for tool in request.tools}
+        return message
+
+    async def _call_tools(self, at: Scope, message: AssistantMessage) -> None:
+        if self.release is not None:
+            self.release.finish(text_of(message.content))
+        known = {name: tool for name, tool in self.tools.items() if name in self.offered}
+        exchange = Exchange(message, known, at, self.emit, self.context)
+        try:
+            await exchange.run()
+        finally:
+            self.messages += map(freeze, exchange.messages)
+        if self.doom is not None:
+            raise Failing(self.doom, by_hook=True)
+        self._inject([*self.later, *exchange.inject])
+
+    async def _final(self, at: Scope, message: AssistantMessage, *, stopped: bool) -> Ending | None:
+        if message.tool_calls:
+            message = dataclasses.replace(message, tool_calls=[])
+        if not stopped and not self._fits(message):
+            return None
+        final = await at.fire(HookPoint.BEFORE_FINAL_RESPONSE, message)
+        if final.decision is Decision.RETRY:
+            self._again(final)
+            return None
+        changed: AssistantMessage = passed(final)
+        stopped = stopped or final.decision is Decision.STOP
+        if changed.tool_calls:
+            changed = dataclasses.replace(changed, tool_calls=[])
+        output = self._output(changed, stopped=stopped)
+        self.messages.append(freeze(assistant_message(changed)))
+        self._inject([*self.later, *final.inject])
+        return Ending("stop" if stopped else "answer", changed, output)
+
+    def _fits(self, message: AssistantMessage) -> bool:
+        """Say whether an answer fits the output schema; if not, the model is told why."""
+        if self.agent.output is None:
+            return True
+        try:
+            self.agent.output.read(text_of(message.content))
+        except OutputMismatch as mismatch:
+            self.mismatches += 1
+            if self.mismatches > MAX_ATTEMPTS:
+                told = f"the answer does not fit the output schema, {MAX_ATTEMPTS} retries later"
+                raise Failing(f"{told}: {mismatch}") from mismatch
+            told = f"Your answer does not fit the output schema: {mismatch}."
+            self.messages.append(freeze(user_message(f"{told} Answer again, with JSON alone.")))
+            return False
+        return True
+
+    def _output(self, message: AssistantMessage, *, stopped: bool) -> Any:
+        if self.agent.output is None:
+            return None
+        try:
+            return self.agent.output.read(text_of(message.content))
+        except OutputMismatch as mismatch:
+            if stopped:
+                return None
+            told = "a hook changed the answer, and it no longer fits the output schema"
+            raise Failing(f"{told}: {mismatch}") from mismatch
+
+    def _again(self, verdict: Verdict) -> None:
+        """Have the model asked again: what it said is forgotten, and it is told why."""
+        self.messages.append(freeze(user_message(verdict.reason or FEEDBACK)))
+        self._inject(verdict.inject)
+
+    def _inject(self, given: Iterable[Message]) -> list[Message]:
+        """Put messages of hooks at the end of the conversation, where they are legal."""
+        placed = [legal for message in given if (legal := _legal(message)) is not None]
+        self.messages += placed
+        return placed
+
+    def _keep(self, messages: Iterable[Message]) -> None:
+        """Make redacted messages the conversation: the earlier form is not to be seen again."""
+        kept = [*messages]
+        if self.system is not None and kept and kept[0].get("role") == "system":
+            self.system = kept.pop(0)
+        self.messages[:] = kept
+
+    def _doom(self, reason: str) -> None:
+        """Let no run above survive a hook's `fail`, unless this was a hook's own work."""
+        above = self.above
+        while above is not None:
+            above.doom = above.doom or reason
+            above = above.above
+
+    async def _ended(self, ending: Ending) -> AgentResponse:
+        """Fire `query_end`, and give the response as its hooks left it."""
+        response = self._response(ending)
+        verdict = await self.at.fire(HookPoint.QUERY_END, response)
+        if verdict.decision is Decision.FAIL:
+            if ending.error is None:
+                self._doom(verdict.reason)
+                failing = dataclasses.replace(response, stop_reason="fail", error=verdict.reason)
+                raise RunFailed(verdict.reason, failing, by_hook=True)
+            return response
+        changed: AgentResponse = verdict.value or dataclasses.replace(response, content="")
+        if verdict.redacted:
+            changed = self._forgetting(response.content, changed)
+        return changed
+
+    def _forgetting(self, answer: Any, redacted: AgentResponse) -> AgentResponse:
+        """Keep only the redacted form of an answer in the conversation."""
+        self.messages[:] = [
+            freeze({**said, "content": redacted.content})
+            if answer and (said["role"], said["content"]) == ("assistant", answer)
+            else said
+            for said in redacted.messages
+        ]
+        return dataclasses.replace(redacted, messages=[*self.messages])
+
+    def _response(self, ending: Ending) -> AgentResponse:
+        return AgentResponse(
+            content="" if ending.message is None else ending.message.content,
+            output=ending.output,
+            messages=[*self.messages],
+            usage=self.usage,
+            stop_reason=ending.stop_reason,
+            error=ending.error,
+        )
+
+
+def _legal(message: Message) -> Message | None:
+    """Give a hook's message as the conversation can take it anywhere between two turns."""
+    role = message.get("role", "user")
+    plain = role in ("user", "system", "developer")
+    if plain or (role == "assistant" and not message.get("tool_calls")):
+        return freeze({**message, "role": role})  # type: ignore[no-any-return]
+    log.error("a hook injected a %s message, which only the loop can place: it is left out", role)
+    return None
