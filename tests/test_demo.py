@@ -83,9 +83,18 @@ def test_it_shows_a_timeout(calls):
 
 def test_it_shows_what_was_decided(printed):
     lines = [line.strip() for line in printed.splitlines()]
-    assert "→ block by limit (403): Transfers over 1000 need the finance desk" in lines
-    retry = "→ retry by wants_a_plan: Start with your plan between <plan> and </plan>."
-    assert lines.count(retry) == 1
+    refused = "Transfers over 1000 need the finance desk Ask the user for a smaller amount."
+    assert f"the model is told: {refused}" in lines
+    assert "the model is told: note 7 is gone" in lines
+    assert not any(line.startswith("calls transfer") for line in lines)
+
+
+def test_an_answer_that_was_sent_back_is_never_said(printed):
+    said = re.findall(r"the agent says: (.*)", printed)
+    assert [text.strip() for text in said] == [
+        "<plan>transfer, then delete</plan>",
+        "I deleted your note. Trace key: [redacted:secrets]",
+    ]
 
 
 def test_the_last_lines_count_what_was_shown(printed):
@@ -107,7 +116,7 @@ def test_the_last_lines_count_what_was_shown(printed):
 
 def test_nothing_that_was_redacted_is_printed(printed):
     script = runpy.run_path(str(DEMO / "demo.py"))
-    spoken = script["QUESTION"] + script["ANSWER"].content
+    spoken = script["QUESTION"] + script["ANSWER"]
     hidden = ["ann@example.com", "4111 1111 1111 1111", "sk-proj-" + "a1B2c3D4" * 5]
     assert all(text in spoken for text in hidden)
     for text in (*hidden, "ann@", "4111", "sk-proj"):

@@ -1,6 +1,7 @@
-"""One agent's life, scripted, through all 16 points and the rules in hooks.yaml.
+"""One agent's life through all 16 points and the rules in hooks.yaml.
 
-Run it with `make demo`. No model, no key and no network is needed.
+The agent is a real one; its model answers from a script. Run it with `make demo`: no key and no
+network is needed.
 """
 
 import asyncio
@@ -10,51 +11,65 @@ from pathlib import Path
 from typing import Any
 
 from checkrail import (
+    Agent,
     AgentResponse,
     AssistantMessage,
     HookPoint,
+    HookRecord,
     HookRegistry,
     InboundMessage,
-    ModelRequest,
     OutboundMessage,
     RunError,
     RunResult,
     Session,
     ToolCall,
-    ToolResult,
     Verdict,
+    tool,
 )
+from checkrail.agent import HookCalled, TextDelta, ToolFinished, ToolStarted
 from checkrail.cli.show import console
 from checkrail.cli.timeline import timeline, verdict_line
 from checkrail.config import load
 from checkrail.engine.scope import Scope
+from checkrail.testing import ScriptedModel
 
 QUESTION = "I'm ann@example.com, card 4111 1111 1111 1111. Move 5000 to savings and delete my note."
-BLUNT = AssistantMessage(content="Sure.", usage={"total_tokens": 12})
+BLUNT = "Sure."
 PLANNED = AssistantMessage(
     content="<plan>transfer, then delete</plan>",
     tool_calls=[
         ToolCall(id="c1", name="transfer", args={"amount": 5000}),
-        ToolCall(id="c2", name="delete_note", args={"id": 7}),
+        ToolCall(id="c2", name="delete_note", args={"number": 7}),
     ],
-    usage={"total_tokens": 40},
 )
-ANSWER = AssistantMessage(content="I deleted your note. Trace key: sk-proj-" + "a1B2c3D4" * 5)
+ANSWER = "I deleted your note. Trace key: sk-proj-" + "a1B2c3D4" * 5
+
+
+@tool
+def transfer(amount: int) -> str:
+    """Move money to the savings account."""
+    return f"moved {amount}"
+
+
+@tool
+async def delete_note(number: int) -> str:
+    """Delete a note."""
+    return f"note {number} is gone"
 
 
 class Life:
     """Fires one point after the other, and shows what the hooks make of it."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, agent: Agent) -> None:
         self.scope = scope
+        self.agent = agent
         self.out = console()
         self.points: list[str] = []
         self.said: Counter[str] = Counter()
 
     async def at(self, point: HookPoint, value: Any, note: str = "") -> Verdict:
         verdict = await self.scope.fire(point, value)
-        self.points.append(point)
-        self.out.print(f"[bold cyan]{point}[/]  [dim]{note}[/]")
+        self.reach(point, note)
         if verdict.records:
             self.out.print(timeline(verdict.records))
         if verdict.decision != "continue":
@@ -63,7 +78,11 @@ class Life:
             self._count(record)
         return verdict
 
-    def _count(self, record: Any) -> None:
+    def reach(self, point: str, note: str = "") -> None:
+        self.points.append(point)
+        self.out.print(f"[bold cyan]{point}[/]  [dim]{note}[/]")
+
+    def _count(self, record: HookRecord) -> None:
         if record.shadow and record.kind == "hook_blocked":
             self.said["decision in shadow"] += 1
         elif record.failure:
@@ -86,49 +105,41 @@ class Life:
         )
         run = await self.at(HookPoint.BEFORE_RUN, {"prompt": heard.value.content}, "admission")
         started = await self.at(HookPoint.ON_RUN_START, run.value)
-        answer = await self.loop(started.value["prompt"])
-        output = {"answer": answer.content}
+        response = await self.loop(started.value["prompt"])
+        output = {"answer": response.content}
         result = await self.at(HookPoint.ON_RESULT, output)
         reply = OutboundMessage("ann", "chat", result.value["answer"])
         sent = await self.at(HookPoint.BEFORE_OUTBOUND, reply)
-        self.out.print(f'  Ann reads: "{sent.value.content}"', markup=False)
+        self.tell(f'Ann reads: "{sent.value.content}"')
         await self.at(HookPoint.AFTER_RUN, RunResult(output=output, input=started.value))
         error = RunError(error="the model did not answer", error_type="TimeoutError")
         await self.at(HookPoint.ON_RUN_ERROR, error, "another run, which did not end well")
         await self.at(HookPoint.ON_SESSION_END, session)
 
-    async def loop(self, prompt: str) -> AssistantMessage:
-        messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
-        message = PLANNED
-        for scripted in (BLUNT, PLANNED):
-            asked = await self.at(
-                HookPoint.BEFORE_LLM_CALL, ModelRequest(model="scripted", messages=messages)
-            )
-            messages += [dict(injected) for injected in asked.inject]
-            verdict = await self.at(HookPoint.AFTER_LLM_CALL, scripted, f'"{scripted.content}"')
-            message = verdict.value
-            if verdict.decision != "retry":
-                break
-            messages.append({"role": "user", "content": verdict.reason})
-        for call in message.tool_calls:
-            await self.tool(call)
-        final = await self.at(HookPoint.BEFORE_FINAL_RESPONSE, ANSWER)
-        response = AgentResponse(content=final.value.content, usage={"total_tokens": 52})
-        await self.at(HookPoint.QUERY_END, response)
-        return final.value
+    async def loop(self, prompt: str) -> AgentResponse:
+        stream = self.agent.stream(prompt, scope=self.scope)
+        async for event in stream:
+            match event:
+                case HookCalled(record):
+                    self.called(record)
+                case ToolStarted(call):
+                    self.tell(f"calls {call.name}({dict(call.args)})")
+                case ToolFinished(result):
+                    self.tell(f"the model is told: {result.content}")
+                case TextDelta(text):
+                    self.tell(f"the agent says: {text}")
+        return stream.response
 
-    async def tool(self, call: ToolCall) -> None:
-        asked = await self.at(HookPoint.BEFORE_TOOL_CALL, call, f"{call.name}({dict(call.args)})")
-        if asked.decision == "block":
-            result = ToolResult(call.id, call.name, asked.reason, is_error=True)
-        else:
-            result = ToolResult(call.id, call.name, "done")
-        seen = await self.at(HookPoint.AFTER_TOOL_CALL, result)
-        result = seen.value
-        if seen.decision == "block":  # the value is then what was refused
-            result = ToolResult(call.id, call.name, seen.reason, is_error=True)
-        if result.is_error:
-            await self.at(HookPoint.ON_TOOL_ERROR, result)
+    def tell(self, text: str) -> None:
+        self.out.print(f"  {text}", markup=False, highlight=False, style="italic")
+
+    def called(self, record: HookRecord) -> None:
+        if record.kind == "hook_start":
+            return
+        if record.point != self.points[-1]:
+            self.reach(record.point)
+        self.out.print(timeline([record]))
+        self._count(record)
 
 
 async def main() -> None:
@@ -137,7 +148,9 @@ async def main() -> None:
     registry = HookRegistry()
     registry.swap(loaded.specs)
     scope = registry.scope(run_id="r1", session_id="s1", agent_name="support", user="ann")
-    life = Life(scope)
+    model = ScriptedModel([BLUNT, PLANNED, ANSWER])
+    agent = Agent(model, [transfer, delete_note], "You are the support desk.", name="support")
+    life = Life(scope, agent)
     await life.live()
     await registry.aclose()
     missed = set(HookPoint) - set(life.points)

@@ -14,9 +14,9 @@ from checkrail import (
 )
 
 
-def wants_a_plan(_event: Event[AssistantMessage], message: AssistantMessage) -> Retry | None:
-    """Send the model back until it says what it is up to."""
-    if "<plan>" in str(message.content):
+def wants_a_plan(event: Event[AssistantMessage], message: AssistantMessage) -> Retry | None:
+    """Send the model back until it says what it is up to; later it need not repeat itself."""
+    if "<plan>" in str(message.content) or (event.iteration or 0) > 2:
         return None
     return Retry("Start with your plan between <plan> and </plan>.")
 
@@ -33,7 +33,7 @@ def explain_errors(_event: Event[ToolResult], result: ToolResult) -> Continue:
 
 def count_tokens(_event: Event[AgentResponse], response: AgentResponse | None) -> None:
     """Watch what a query cost; a real one would report it."""
-    if response is not None and response.usage is not None:
+    if response is not None and response.usage:
         response.usage["total_tokens"]
 
 
