@@ -11,7 +11,7 @@ from uuid import uuid4
 from checkrail.agent.conversation import Conversation
 from checkrail.agent.events import Emit, HookCalled
 from checkrail.agent.loop import Loop
-from checkrail.agent.messages import Message, Query, said, user_message
+from checkrail.agent.messages import Message, Query, View, said, user_message
 from checkrail.agent.models.model import Model
 from checkrail.agent.models.named import named_model
 from checkrail.agent.output import Output
@@ -78,13 +78,12 @@ class Agent:
         self, query: Query, *, history: Sequence[Message] = (), **ids: Any
     ) -> AgentResponse:
         """Answer a query. Ids such as `session_id` and `user` are those that events carry."""
-        messages = [*said(history), freeze(user_message(query))]
-        return await self.loop(messages, None, **ids)
+        return await self.loop(said(history), query, None, **ids)
 
     def stream(self, query: Query, *, history: Sequence[Message] = (), **ids: Any) -> AgentStream:
         """Answer a query, and tell what happens as it does."""
-        messages = [*said(history), freeze(user_message(query))]
-        return AgentStream(lambda emit: self.loop(messages, emit, **ids))
+        messages = said(history)
+        return AgentStream(lambda emit: self.loop(messages, query, emit, **ids))
 
     def run_sync(
         self, query: Query, *, history: Sequence[Message] = (), **ids: Any
@@ -101,6 +100,7 @@ class Agent:
     async def loop(
         self,
         messages: list[Message],
+        query: Query,
         emit: Emit | None,
         *,
         scope: Scope | None = None,
@@ -108,9 +108,13 @@ class Agent:
     ) -> AgentResponse:
         """Run the loop on a conversation, which grows in place; `scope` is that of a run around."""
         above = AROUND.get()
-        live = Live(self, history=messages)
-        context = "chat" if scope is None else str(scope.context.run_id or "chat")
+        live = Live(self, history=View(messages))
+        context = "chat" if above is None else above.context
+        if scope is not None and scope.context.run_id is not None:
+            context = scope.context.run_id
+        asked = freeze(user_message(query))
         bound = self._scope(scope, above, emit, live, ids)
+        messages.append(asked)
         loop = Loop(self, bound, messages, emit, above, context=context)
         token = AROUND.set(loop)
         try:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from checkrail.agent.messages import Message, Query, said, user_message
+from checkrail.agent.messages import Message, Query, said
 from checkrail.agent.streaming import AgentStream
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.frozen import freeze
@@ -49,8 +49,8 @@ class Conversation:
 
     async def _run(self, query: Query, emit: Emit | None, ids: dict[str, Any]) -> AgentResponse:
         with self._turn():
-            self._messages.append(freeze(user_message(query)))
-            return await self.agent.loop(self._messages, emit, thread_id=self.thread_id, **ids)
+            ids = {"thread_id": self.thread_id} | ids
+            return await self.agent.loop(self._messages, query, emit, **ids)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any
 
-from checkrail.agent.endings import Failing, survived
-from checkrail.agent.errors import RunFailed
+from checkrail.agent.endings import Cancellation, Failing, survived
 from checkrail.agent.events import Emit, ToolFinished, ToolStarted
 from checkrail.agent.messages import Message, assistant_message, is_parts, tool_message
 from checkrail.agent.tools.tool import Tool, ToolContext, ToolError
-from checkrail.engine.errors import suggestion
+from checkrail.engine.errors import suggestion, told
 from checkrail.engine.points import Decision, HookPoint
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import AssistantMessage, ToolCall, ToolResult, plain
@@ -23,9 +22,6 @@ log = logging.getLogger("checkrail.agent")
 
 GRACE = 5.0
 """How long tools may take to clean up once their run is over, in seconds."""
-
-UNPARSED = "unparsed_arguments"
-"""Where a model's answer keeps arguments that are no JSON, by the id of their call."""
 
 
 class Handling:
@@ -49,15 +45,17 @@ class Exchange:
         tools: Mapping[str, Tool],
         scope: Scope,
         emit: Emit | None,
-        context: str,
+        *,
+        unparsed: Mapping[str, str],
+        doom: Callable[[], str | None],
     ) -> None:
         self.message = message
         self.tools = tools
         self.scope = scope
         self.emit = emit
-        unparsed = message.metadata.get(UNPARSED) or {}
+        self.doom = doom
         self.handled = [
-            Handling(dataclasses.replace(call, context=context), unparsed.get(call.id))
+            Handling(call, None if call.args else unparsed.get(call.id))
             for call in message.tool_calls
         ]
 
@@ -133,20 +131,19 @@ class Exchange:
 
     async def _executed(self, call: ToolCall, at: Scope) -> ToolResult:
         began = perf_counter()
+        cancellation = Cancellation()
         try:
-            found = await self._called(call, at)
-        except ToolError as error:
-            result = failed(call, str(error))
+            result = _of(call, await self._called(call, at))
         except asyncio.CancelledError:
-            if _cancelled():
+            if cancellation.came:
                 raise
             result = failed(call, f"{call.name} was cancelled from within")
-        except Exception as error:
-            if (fatal := _fatal(error)) is not None:
-                raise Failing(fatal.reason, by_hook=True) from error
-            result = failed(call, f"{type(error).__name__}: {error}")
-        else:
-            result = _of(call, found)
+        except Exception as error:  # noqa: BLE001 - a tool may raise anything; the model is told
+            cancellation.let_through(error)
+            result = failed(call, str(error) if isinstance(error, ToolError) else told(error))
+        cancellation.let_through()
+        if (reason := self.doom()) is not None:
+            raise Failing(reason, by_hook=True)
         if result.duration_ms is None:
             result = dataclasses.replace(result, duration_ms=(perf_counter() - began) * 1000)
         return result
@@ -192,17 +189,3 @@ def _of(call: ToolCall, found: Any) -> ToolResult:
     if not isinstance(content, str) and not is_parts(content):
         content = plain(content)
     return ToolResult(call.id, call.name, content)
-
-
-def _cancelled() -> bool:
-    """Say whether somebody wants this task to end, and not just the tool something of its own."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
-
-
-def _fatal(error: BaseException) -> RunFailed | None:
-    """Find a hook's `fail` of an agent beneath: a tool that raises it cannot keep it to itself."""
-    if isinstance(error, BaseExceptionGroup):
-        found = (_fatal(inner) for inner in error.exceptions)
-        return next((fatal for fatal in found if fatal is not None), None)
-    return error if isinstance(error, RunFailed) and error.by_hook else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -10,18 +9,16 @@ from types import SimpleNamespace
 from checkrail.agent.events import Emit, TextDelta
 from checkrail.agent.messages import text_of
 from checkrail.engine.binding import Bound
-from checkrail.engine.hook import HookSpec
 from checkrail.engine.matchers import matcher
+from checkrail.engine.plan import Chain
 from checkrail.engine.points import Decision, HookPoint, Lane
-from checkrail.engine.registry import HookRegistry
-from checkrail.engine.scope import Scope
+from checkrail.engine.scope import Scope, Trial
 from checkrail.engine.values import AssistantMessage
 
 log = logging.getLogger("checkrail.agent")
 
-HOLDING = (HookPoint.AFTER_LLM_CALL, HookPoint.BEFORE_FINAL_RESPONSE, HookPoint.QUERY_END)
-TRIED = HOLDING[:2]
-HARMLESS = frozenset({Decision.CONTINUE})
+TRIED = (HookPoint.AFTER_LLM_CALL, HookPoint.BEFORE_FINAL_RESPONSE)
+HOLDING = (*TRIED, HookPoint.QUERY_END)
 FIXED = ("agents", "users", "channels", "tags")
 """The matchers that are settled before a model answers; which model it was may show only then."""
 
@@ -31,22 +28,41 @@ class Release:
 
     def __init__(self, emit: Emit, scope: Scope, *, whole: bool) -> None:
         self._emit = emit
-        self._iteration = scope.context.iteration or 0
+        self._scope = scope
+        self._schema = whole
         self._seen = ""
         self._sent = ""
-        holding = [*_holding(scope)]
-        self._whole = whole or any(_needs_all(bound) for bound in holding)
-        self._window = Window(holding, scope) if holding and not self._whole else None
+        self._hooks: tuple[Chain | None, ...] | None = None
+        self._see_hooks()
+
+    def _see_hooks(self) -> None:
+        """Work out what has to wait; again when hooks were changed meanwhile."""
+        hooks = tuple(self._scope.chain(point) for point in HOLDING)
+        if self._hooks is not None and all(a is b for a, b in zip(hooks, self._hooks, strict=True)):
+            return
+        self._hooks = hooks
+        holding = [*_holding(self._scope)]
+        self._to_the_end = any(bound.point is HookPoint.QUERY_END for bound in holding)
+        self._whole = self._schema or any(_needs_all(bound) for bound in holding)
+        self._window = Window(holding, self._scope) if holding and not self._whole else None
 
     async def feed(self, piece: str) -> None:
         """Take a piece of text as it comes from the model."""
         self._seen += piece
+        self._see_hooks()
         if self._whole:
             return
         if self._window is None:
             self._send(piece)
         elif (safe := await self._window.passes(self._seen)) is not None:
             self.finish(safe)
+
+    async def before_tools(self, text: str) -> None:
+        """Let out a text that tool calls follow: it is no final answer, but was tried as one."""
+        if self._window is not None:
+            self.finish(await self._window.tried(text, TRIED[1:]) or "")
+        elif not self._to_the_end:
+            self.finish(text)
 
     def finish(self, text: str) -> None:
         """Let out what is left of this text."""
@@ -58,7 +74,7 @@ class Release:
     def _send(self, piece: str) -> None:
         if piece:
             self._sent += piece
-            self._emit(TextDelta(piece, self._iteration))
+            self._emit(TextDelta(piece, self._scope.context.iteration or 0))
 
 
 class Window:
@@ -70,53 +86,52 @@ class Window:
 
     def __init__(self, holding: list[Bound], scope: Scope) -> None:
         self._size = max(bound.spec.window or 0 for bound in holding)
-        self._tried = 0
-        registry = HookRegistry()
-        registry.swap(_numbered(holding))
-        ids = {name: getattr(scope.context, name) for name in scope.context.__slots__}
-        self._scope = registry.scope(**ids)
+        self._next = self._size
+        self._scope = Trial(scope, TRIED, holding)
 
     async def passes(self, text: str) -> str | None:
-        """Give the text that may go out, or None if it is to wait."""
-        if len(text) - self._tried < self._size:
+        """Give the text that may go out, or None if it is to wait.
+
+        That is all but its last characters, if the hooks see nothing that goes across the cut. A
+        long text is tried less often, so that trying does not grow with the square of its length.
+        """
+        if len(text) <= self._next:
             return None
-        self._tried = len(text)
+        self._next = len(text) + max(self._size // 8, len(text) // 32)
+        head, tail = text[: -self._size], text[-self._size :]
+        parts = [await self.tried(part) for part in (head, tail, text)]
+        first, last, whole = parts
+        if first is None or last is None or whole is None or first + last != whole:
+            return None
+        return first
+
+    async def tried(self, text: str, points: tuple[HookPoint, ...] = TRIED) -> str | None:
+        """Give what the hooks make of a text, or None if they refuse it or fail."""
         message = AssistantMessage(content=text)
-        for point in TRIED:
+        for point in points:
             verdict = await self._scope.fire(point, message)
-            if verdict.decision is not Decision.CONTINUE:
+            if verdict.decision is not Decision.CONTINUE or any(r.failure for r in verdict.records):
                 return None
             message = verdict.value
-        return text_of(message.content)[: -self._size]
+        return text_of(message.content)
 
 
 def _needs_all(bound: Bound) -> bool:
-    return bound.spec.window is None or bound.point not in TRIED
-
-
-def _numbered(holding: list[Bound]) -> Iterator[HookSpec]:
-    """Name each apart, in their order: they come from several levels and points."""
-    for number, bound in enumerate(holding):
-        places = tuple(place for place in bound.spec.places if place.point is bound.point)
-        yield dataclasses.replace(bound.spec, name=f"{number}", places=places, priority=number)
+    """Say whether a hook needs the whole answer, be it to know whether it applies at all."""
+    spec = bound.spec
+    partly = spec.window is not None and spec.when is None and "models" not in spec.match
+    return not partly or bound.point not in TRIED
 
 
 def _holding(scope: Scope) -> Iterator[Bound]:
-    """Give the hooks that an answer has to pass before anybody sees it."""
+    """Give the hooks that may change or refuse an answer, by their word or by their failure."""
     event = SimpleNamespace(context=scope.context, value=None)
     for point in HOLDING:
         chain = scope.chain(point)
-        entries = [] if chain is None else [e for lane, found in chain.lanes for e in found]
-        for bound, *_ in entries:
+        lanes = () if chain is None else chain.lanes
+        for bound in (entry[0] for lane, entries in lanes for entry in entries):
             fixed = {key: bound.spec.match[key] for key in FIXED if key in bound.spec.match}
             applies = matcher(fixed)
-            if _may_act(bound) and (applies is None or applies(event)):
+            acts = bound.lane is not Lane.OBSERVE and not bound.shadow
+            if acts and (applies is None or applies(event)):
                 yield bound
-
-
-def _may_act(bound: Bound) -> bool:
-    """Say whether a hook can change or refuse an answer, by its word or by its failure."""
-    if bound.shadow or bound.lane is Lane.OBSERVE:
-        return False
-    harmless = bound.spec.decisions == HARMLESS and not bound.spec.changes
-    return not harmless or "block" in bound.spec.on_error.values()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from checkrail.agent.holding import Release
 from checkrail.agent.messages import (
     Message,
     assistant_message,
+    identified,
     schema_of,
     text_of,
     user_message,
@@ -23,9 +24,10 @@ from checkrail.agent.messages import (
 from checkrail.agent.model_call import ask
 from checkrail.agent.models.model import ModelError
 from checkrail.agent.output import MAX_ATTEMPTS, OutputMismatch
+from checkrail.agent.redaction import redacted
 from checkrail.agent.usage import added
 from checkrail.engine.chain import CURRENT
-from checkrail.engine.errors import CheckrailError
+from checkrail.engine.errors import CheckrailError, told
 from checkrail.engine.frozen import freeze
 from checkrail.engine.points import Decision, HookPoint
 from checkrail.engine.scope import Scope
@@ -61,14 +63,16 @@ class Loop:
         self.inside = CURRENT.get(None)
         self.above = above if above is not None and above.inside is self.inside else None
         self.usage: Mapping[str, Any] = {}
+        self._lock = threading.Lock()
         self.doom: str | None = None
         self.system: Message | None = freeze(agent.system_message)
         self.tools: Mapping[str, Tool] = {}
         self.schemas: Sequence[Mapping[str, Any]] = ()
-        self.offered: set[str] = set()
+        self.offered: set[str | None] = set()
         self.mismatches = 0
         self.release: Release | None = None
         self.later: Sequence[Message] = ()
+        self.unparsed: Mapping[str, str] = {}
         self.at = scope
 
     async def run(self) -> AgentResponse:
@@ -83,18 +87,24 @@ class Loop:
             raise RunFailed(str(failing), response, by_hook=failing.by_hook) from failing.__cause__
         except GeneratorExit:
             raise  # nobody can wait for anything any more
-        except BaseException as error:
-            cancelled = isinstance(error, asyncio.CancelledError)
-            told = "the run was cancelled" if cancelled else f"the run broke off: {error!r}"
-            await self._ended(Ending("cancelled" if cancelled else "error", error=told))
+        except Exception as error:
+            response = await self._ended(Ending("error", error=told(error)))
+            raise RunFailed(told(error), response) from error
+        except BaseException:
+            await self._ended(Ending("cancelled", error="the run was cancelled"))
             raise
         finally:
             if self.above is not None:
-                self.above.usage = added(self.above.usage, self.usage)
+                self.above.spend(self.usage)
         response = await self._ended(ending)
         if self.release is not None and ending.message is not None:
             self.release.finish(text_of(response.content))
         return response
+
+    def spend(self, usage: Mapping[str, Any] | None) -> None:
+        """Count what an answer cost; agents beneath may do so from the threads of their tools."""
+        with self._lock:
+            self.usage = added(self.usage, usage)
 
     async def _ending(self) -> Ending:
         try:
@@ -107,12 +117,12 @@ class Loop:
         except Blocked as blocked:
             return Ending("block", error=str(blocked))
         except ModelError as error:
-            self.usage = added(self.usage, error.usage)
+            self.spend(error.usage)
             raise Failing(str(error)) from error
         except CheckrailError as error:
             raise Failing(str(error)) from error
-        told = f"the limit of {self.agent.max_iterations} iterations was reached before an answer"
-        return Ending("max_iterations", error=told)
+        limit = f"the limit of {self.agent.max_iterations} iterations"
+        return Ending("max_iterations", error=f"{limit} was reached before an answer")
 
     async def _step(self, at: Scope) -> Ending | None:
         """Ask the model once and do what it says; give the ending, if this is it."""
@@ -127,24 +137,28 @@ class Loop:
     async def _answer(self, at: Scope) -> tuple[AssistantMessage | None, bool]:
         """Give the model's answer, None if it has to be asked again, and whether that is all."""
         self.later = ()
-        self.offered = {*self.tools}
+        before = await at.fire(HookPoint.BEFORE_LLM_CALL, self._request())
+        self.offered = {_name(tool) for tool in before.subject.tools}
+        if before.redacted:
+            self._keep(before.original.messages)
+        if before.decision is Decision.BLOCK and at.context.iteration == 1:
+            del self.messages[-1]  # the query was refused: it is not to be sent with the next one
         if self.emit is not None:
             self.release = Release(self.emit, at, whole=self.agent.output is not None)
-        before = await at.fire(HookPoint.BEFORE_LLM_CALL, self._request())
-        if before.redacted:
-            self._keep(before.subject.messages)
         value = passed(before)
         if before.decision is Decision.STOP:
             return value, True
         injected = self._inject(before.inject)
         replaced = before.decision is Decision.REPLACE
         message = value if replaced else await self._asked(value, injected)
+        message, unparsed = identified(message, self.messages, self.context)
         after = await at.fire(HookPoint.AFTER_LLM_CALL, message)
         if after.decision is Decision.RETRY:
             self._again(after)
             return None, False
-        message = passed(after)
         self.later = after.inject
+        message, _ = identified(passed(after), self.messages, self.context)
+        self.unparsed = unparsed
         return message, after.decision is Decision.STOP
 
     def _request(self) -> ModelRequest:
@@ -163,22 +177,28 @@ class Loop:
         if injected:
             request = dataclasses.replace(request, messages=[*request.messages, *injected])
         message = await ask(self.agent.model, request, self.agent.model_timeout, self.release)
-        self.usage = added(self.usage, message.usage)
-        self.offered = {tool["function"]["name"] for tool in request.tools}
+        self.spend(message.usage)
+        self._check_doom()
         return message
 
     async def _call_tools(self, at: Scope, message: AssistantMessage) -> None:
         if self.release is not None:
-            self.release.finish(text_of(message.content))
+            await self.release.before_tools(text_of(message.content))
         known = {name: tool for name, tool in self.tools.items() if name in self.offered}
-        exchange = Exchange(message, known, at, self.emit, self.context)
+        exchange = Exchange(
+            message, known, at, self.emit, unparsed=self.unparsed, doom=lambda: self.doom
+        )
         try:
             await exchange.run()
         finally:
             self.messages += map(freeze, exchange.messages)
+        self._check_doom()
+        self._inject([*self.later, *exchange.inject])
+
+    def _check_doom(self) -> None:
+        """End the run if a hook failed beneath, also where that was swallowed on its way up."""
         if self.doom is not None:
             raise Failing(self.doom, by_hook=True)
-        self._inject([*self.later, *exchange.inject])
 
     async def _final(self, at: Scope, message: AssistantMessage, *, stopped: bool) -> Ending | None:
         if message.tool_calls:
@@ -187,7 +207,7 @@ class Loop:
             return None
         final = await at.fire(HookPoint.BEFORE_FINAL_RESPONSE, message)
         if final.decision is Decision.RETRY:
-            self._again(final)
+            self._again(final, self.later)
             return None
         changed: AssistantMessage = passed(final)
         stopped = stopped or final.decision is Decision.STOP
@@ -207,10 +227,11 @@ class Loop:
         except OutputMismatch as mismatch:
             self.mismatches += 1
             if self.mismatches > MAX_ATTEMPTS:
-                told = f"the answer does not fit the output schema, {MAX_ATTEMPTS} retries later"
-                raise Failing(f"{told}: {mismatch}") from mismatch
-            told = f"Your answer does not fit the output schema: {mismatch}."
-            self.messages.append(freeze(user_message(f"{told} Answer again, with JSON alone.")))
+                problem = f"the answer does not fit the output schema, {MAX_ATTEMPTS} retries later"
+                raise Failing(f"{problem}: {mismatch}") from mismatch
+            feedback = f"Your answer does not fit the output schema: {mismatch}. Give JSON alone."
+            self.messages.append(freeze(user_message(feedback)))
+            self._inject(self.later)
             return False
         return True
 
@@ -222,13 +243,13 @@ class Loop:
         except OutputMismatch as mismatch:
             if stopped:
                 return None
-            told = "a hook changed the answer, and it no longer fits the output schema"
-            raise Failing(f"{told}: {mismatch}") from mismatch
+            problem = "a hook changed the answer, and it no longer fits the output schema"
+            raise Failing(f"{problem}: {mismatch}") from mismatch
 
-    def _again(self, verdict: Verdict) -> None:
+    def _again(self, verdict: Verdict, earlier: Iterable[Message] = ()) -> None:
         """Have the model asked again: what it said is forgotten, and it is told why."""
         self.messages.append(freeze(user_message(verdict.reason or FEEDBACK)))
-        self._inject(verdict.inject)
+        self._inject([*earlier, *verdict.inject])
 
     def _inject(self, given: Iterable[Message]) -> list[Message]:
         """Put messages of hooks at the end of the conversation, where they are legal."""
@@ -238,8 +259,9 @@ class Loop:
 
     def _keep(self, messages: Iterable[Message]) -> None:
         """Make redacted messages the conversation: the earlier form is not to be seen again."""
-        kept = [*messages]
-        if self.system is not None and kept and kept[0].get("role") == "system":
+        system = () if self.system is None else (self.system,)
+        kept = redacted([*system, *self.messages], [*messages])
+        if system:
             self.system = kept.pop(0)
         self.messages[:] = kept
 
@@ -265,15 +287,15 @@ class Loop:
             changed = self._forgetting(response.content, changed)
         return changed
 
-    def _forgetting(self, answer: Any, redacted: AgentResponse) -> AgentResponse:
+    def _forgetting(self, answer: Any, changed: AgentResponse) -> AgentResponse:
         """Keep only the redacted form of an answer in the conversation."""
         self.messages[:] = [
-            freeze({**said, "content": redacted.content})
-            if answer and (said["role"], said["content"]) == ("assistant", answer)
+            freeze({**said, "content": changed.content})
+            if answer and (said["role"], said.get("content")) == ("assistant", answer)
             else said
-            for said in redacted.messages
+            for said in changed.messages
         ]
-        return dataclasses.replace(redacted, messages=[*self.messages])
+        return dataclasses.replace(changed, messages=[*self.messages])
 
     def _response(self, ending: Ending) -> AgentResponse:
         return AgentResponse(
@@ -289,8 +311,14 @@ class Loop:
 def _legal(message: Message) -> Message | None:
     """Give a hook's message as the conversation can take it anywhere between two turns."""
     role = message.get("role", "user")
-    plain = role in ("user", "system", "developer")
-    if plain or (role == "assistant" and not message.get("tool_calls")):
+    known = role in ("user", "system", "developer", "assistant")
+    if known and message.get("content") and not message.get("tool_calls"):
         return freeze({**message, "role": role})  # type: ignore[no-any-return]
-    log.error("a hook injected a %s message, which only the loop can place: it is left out", role)
+    log.error("a hook injected a %s message that has no place here: it is left out", role)
     return None
+
+
+def _name(tool: Message) -> str | None:
+    """Give the name of a tool in a request; a provider's own tools have none."""
+    function = tool.get("function")
+    return function.get("name") if isinstance(function, Mapping) else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from checkrail.agent.tools.tool import Tool
@@ -11,8 +13,24 @@ from checkrail.engine.frozen import freeze
 from checkrail.engine.values import AssistantMessage, ToolCall, ToolResult, plain
 
 Message = Mapping[str, Any]
+UNPARSED = "unparsed_arguments"
+"""Where a model's answer keeps arguments that are no JSON, by the id of their call."""
+
 Query = str | Sequence[Any]
 """What a user asks: a text, or parts."""
+
+
+class View(Sequence[Any]):
+    """A list as others may see it: as it grows, and not to be changed."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._items[index]
 
 
 def said(history: Iterable[Message]) -> list[Message]:
@@ -25,8 +43,36 @@ def said(history: Iterable[Message]) -> list[Message]:
     return [freeze(message) for message in messages]
 
 
+def identified(
+    message: AssistantMessage, known: Iterable[Message], context: str
+) -> tuple[AssistantMessage, dict[str, str]]:
+    """Give every tool call an id of its own, by which its result is told apart.
+
+    Beside the message stand the arguments that are no JSON, by the ids of their calls.
+    """
+    if not message.tool_calls:
+        return message, {}
+    earlier = {call["id"] for said in known for call in said.get("tool_calls") or ()}
+    given = message.metadata.get(UNPARSED)
+    texts = given if isinstance(given, Mapping) else {}
+    calls: dict[str, ToolCall] = {}
+    unparsed: dict[str, str] = {}
+    for call in message.tool_calls:
+        free = (f"{call.id or 'call'}_{number}" for number in count(1))
+        own = call.id
+        if not own or own in calls:
+            own = next(name for name in free if name not in calls and name not in earlier)
+        calls[own] = dataclasses.replace(call, id=own, context=context)
+        if call.id in texts:
+            unparsed[own] = str(texts[call.id])
+    return dataclasses.replace(message, tool_calls=[*calls.values()]), unparsed
+
+
 def user_message(content: Query) -> dict[str, Any]:
     """Make a user's message."""
+    if not isinstance(content, str | list | tuple):
+        told = f"a query is a text, or a list of parts, not {type(content).__name__}"
+        raise TypeError(told)
     return {"role": "user", "content": content}
 
 

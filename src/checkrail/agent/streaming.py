@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Self
 
+from checkrail.agent.errors import RunFailed
 from checkrail.agent.events import Emit, Finished, StreamEvent, TextDelta
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.values import AgentResponse
@@ -23,13 +24,16 @@ class AgentStream:
     def __init__(self, start: Callable[[Emit], Awaitable[AgentResponse]]) -> None:
         self._start = start
         self._run: asyncio.Task[None] | None = None
+        self._closing = False
         self._response: AgentResponse | None = None
 
     @property
     def response(self) -> AgentResponse:
-        """What came of the run, once it is over."""
+        """What came of the run, once it is over; of one that failed, what there was so far."""
         if self._response is None:
-            raise CheckrailError("the run is not over: take its events first")
+            over = self._run is not None and self._run.done()
+            told = "it was cancelled" if over else "it is not over: take its events first"
+            raise CheckrailError(f"the run has no response, for {told}")
         return self._response
 
     async def __aiter__(self) -> AsyncGenerator[StreamEvent]:
@@ -52,7 +56,10 @@ class AgentStream:
         try:
             while (event := await events.get()) is not None:
                 yield event
-            await self._run
+                if isinstance(event, Finished):
+                    break
+            if not self._run.cancelled():  # else somebody closed it
+                await self._run
         finally:
             await self.aclose()
 
@@ -66,8 +73,12 @@ class AgentStream:
     async def aclose(self) -> None:
         """End the run if it is not over; its `query_end` is seen to."""
         if self._run is not None and not self._run.done():
-            self._run.cancel()
+            if not self._closing:  # once: the second time would cut its ending short
+                self._run.cancel()
+            self._closing = True
             await asyncio.wait([self._run])
+        if self._run is not None and not self._run.cancelled():
+            self._run.exception()  # seen, whether or not anybody still wants to know
 
     async def __aenter__(self) -> Self:
         return self
@@ -76,5 +87,9 @@ class AgentStream:
         await self.aclose()
 
     async def _finish(self, emit: Emit) -> None:
-        self._response = await self._start(emit)
+        try:
+            self._response = await self._start(emit)
+        except RunFailed as failed:
+            self._response = failed.response
+            raise
         emit(Finished(self._response))

@@ -45,6 +45,14 @@ class UnreachableError(CheckrailError):
     """What a hook depends on could not be reached."""
 
 
+def told(error: BaseException) -> str:
+    """Say what an exception says, after its name."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - one that cannot be shown is still a failure
+        return type(error).__name__
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Say which known name was probably meant, or nothing."""
     import difflib  # slow to import, and only needed where something is wrong

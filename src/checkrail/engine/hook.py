@@ -60,7 +60,6 @@ class HookSpec:
     target_type: str = "python"
     target_name: str = ""
     decisions: frozenset[Decision] | None = None
-    changes: bool = True
     redacts: bool = False
     said: frozenset[str] = frozenset()
 
@@ -118,7 +117,6 @@ OPTIONS = frozenset(
         "target_type",
         "target_name",
         "decisions",
-        "changes",
         "redacts",
         *FIELDS,
     },
@@ -135,7 +133,6 @@ TAKEN_OVER = (
     "stream",
     "target_type",
     "decisions",
-    "changes",
     "redacts",
 )
 """The options that a `HookSpec` takes as they were said."""

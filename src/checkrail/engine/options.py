@@ -40,5 +40,4 @@ class HookOptions(TypedDict, total=False):
     target_type: str
     target_name: str
     decisions: frozenset[Decision] | None
-    changes: bool
     redacts: bool

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from checkrail.engine.binding import Bound, Entry
@@ -33,6 +33,13 @@ class Chain:
     shortest: float
     marks: bool
     background: tuple[Entry, ...]
+
+    def narrowed(self, hooks: Container[Bound]) -> Chain:
+        """Give the chain with some of its hooks only."""
+        lanes = tuple(
+            (lane, tuple(e for e in found if e[0] in hooks)) for lane, found in self.lanes
+        )
+        return replace(self, lanes=lanes, background=())
 
 
 class Plan(dict[str, Chain | None]):

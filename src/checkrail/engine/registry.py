@@ -185,9 +185,9 @@ class HookRegistry:
 
     async def aclose(self) -> None:
         """Wait for the observers in the background; each has its timeout."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-        for task in self._abandoned:
+        while waiting := _here(self._tasks):
+            await asyncio.wait(waiting)
+        for task in _here(self._abandoned):
             task.cancel()
 
     def _swap(self, specs: Iterable[HookSpec]) -> None:
@@ -217,6 +217,12 @@ class HookRegistry:
             number += 1
             free = f"{name}_{number}"
         return free
+
+
+def _here(tasks: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+    """Give the tasks of this event loop: nobody else's can be waited for."""
+    loop = asyncio.get_running_loop()
+    return [task for task in [*tasks] if task.get_loop() is loop]
 
 
 def _spec(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.chain import fire
@@ -108,3 +109,22 @@ class Scope:
         if known is None or known[0] != parts:
             known = self._joined[point] = (parts, joined(parts))
         return known[1]
+
+
+class Trial(Scope):
+    """Some hooks of a scope, tried out: no sink is told, nobody is asked, and retries are free."""
+
+    __slots__ = ("_tried",)
+
+    def __init__(self, scope: Scope, points: Iterable[str], hooks: Iterable[Bound]) -> None:
+        nobody = (None,) * len(scope.levels)
+        super().__init__(scope.levels, scope.context, Budget(sys.maxsize), nobody)
+        self.only = None
+        self.sinks = ()
+        tried = frozenset(hooks)
+        chains = {point: scope.chain(point) for point in points}
+        self._tried = {point: chain and chain.narrowed(tried) for point, chain in chains.items()}
+
+    def chain(self, point: str) -> Chain | None:
+        """Give the hooks at a point that are tried: those of the beginning."""
+        return self._tried[point]

@@ -10,7 +10,7 @@ from typing import Any
 
 from checkrail.engine.binding import Bound, Entry
 from checkrail.engine.dispatch import Dispatch, log
-from checkrail.engine.errors import InvalidOutcomeError, UnreachableError
+from checkrail.engine.errors import InvalidOutcomeError, UnreachableError, told
 from checkrail.engine.frozen import freeze
 from checkrail.engine.outcomes import (
     UNSET,
@@ -103,7 +103,7 @@ def fail(
     """
     bound = call.bound
     call.failure = kind
-    call.error = reason if error is None else _told(error)
+    call.error = reason if error is None else told(error)
     d.trace.append(call)
     behaviour = bound.policy[kind]
     loud = behaviour != "continue" or "block" in bound.spec.on_error.values()
@@ -115,13 +115,6 @@ def fail(
     else:
         d.rule().decide(bound, Fail(reason, f"hook_{kind}"))
     return _after_decision(d, bound)
-
-
-def _told(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an exception that cannot be shown is still a failure
-        return type(error).__name__
 
 
 def _interrupted(d: Dispatch, call: Call, error: BaseException | None = None) -> Step | None:

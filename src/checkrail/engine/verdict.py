@@ -93,6 +93,11 @@ class Verdict(VerdictDraft):
         return self.value if self._d is None else self._d.value
 
     @property
+    def original(self) -> Any:
+        """The value that was given to the point, or what a redaction left of it."""
+        return self.value if self._d is None else self._d.original
+
+    @property
     def redacted(self) -> bool:
         """Whether a hook redacted the value: nobody may keep the earlier form of it."""
         trace = () if self._d is None else self._d.trace

@@ -22,7 +22,7 @@ from checkrail.engine.outcomes import (
     Retry,
     Stop,
 )
-from checkrail.engine.points import Decision, places
+from checkrail.engine.points import CONTRACTS, Decision, Lane, places
 from checkrail.engine.registry import HookRegistry
 from checkrail.styles.agent_status import AgentStatus, appended, status_of
 
@@ -70,11 +70,15 @@ class On:
         label = name or self._label(act)
         act.check(label)
         _check_callables(label, (*self.conditions, *act.effects))
+        if act.effects and options.get("stream", "whole") != "whole":
+            remedy = "They would act on every part of an answer: leave `stream` out"
+            raise HookRefusedError(label, "it has effects and a window", remedy)
+        if act.only_watches(self.point):
+            options.setdefault("lane", Lane.OBSERVE)
         if "when" in options:
             raise HookRefusedError(label, "it has a `when` option", "Say it with .when(condition)")
         options["source"] = options.get("source") or _caller()
         options["decisions"] = frozenset({act.decision})
-        options["changes"] = act.value is not UNSET
         options["when"] = self._condition()
         if options.get("mode") == "shadow":
             act = dataclasses.replace(act, effects=())  # a shadow changes nothing
@@ -120,6 +124,11 @@ class _Act:
         if self.value is not UNSET and self.decision not in TAKES_VALUE:
             remedy = "Say why with `reason`, or change the value with continue"
             raise HookRefusedError(name, f"{self.decision} takes no value", remedy)
+
+    def only_watches(self, point: str) -> bool:
+        """Say whether all it can do is act on the status: then nothing has to wait for it."""
+        inject = any(CONTRACTS[place.point].inject for place in places(point))
+        return self.decision is Decision.CONTINUE and self.value is UNSET and not inject
 
     def hook(self) -> Callable[[Event[Any]], Awaitable[Outcome | None]]:
         """Make the hook."""

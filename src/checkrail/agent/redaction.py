@@ -1,0 +1,31 @@
+"""What a redacted request does to the conversation that it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from checkrail.agent.messages import Message
+
+
+def redacted(ours: Sequence[Message], theirs: Sequence[Message]) -> list[Message]:
+    """Give our messages with what was redacted in theirs.
+
+    Other hooks may have added messages to a request, or left some out, for that request alone:
+    so only those that are there in both are taken over. What is alike is matched from the end,
+    where the two are most likely to agree.
+    """
+    known = [message for message in ours if message in theirs]
+    mine, yours = ([_key(m, known) for m in reversed(found)] for found in (ours, theirs))
+    kept = [*reversed(ours)]
+    found = [*reversed(theirs)]
+    for block in SequenceMatcher(None, mine, yours, autojunk=False).get_matching_blocks():
+        kept[block.a : block.a + block.size] = found[block.b : block.b + block.size]
+    return [*reversed(kept)]
+
+
+def _key(message: Message, known: Sequence[Message]) -> tuple[Any, ...]:
+    """Name a message: by itself if nobody changed it, else by its place in a conversation."""
+    own = known.index(message) if message in known else None
+    return message.get("role"), message.get("tool_call_id"), own
