@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
@@ -176,12 +177,13 @@ class Agent:
 
     async def aclose(self) -> None:
         """Close the connections of models and tools, and wait for hooks in the background."""
-        await self.toolbox.aclose()
-        for level in self._levels:
-            await level.aclose()
-        close: Callable[[], Any] | None = getattr(self.model, "aclose", None)
-        if close is not None:
-            await close()
+        close: Callable[[], Awaitable[Any]] | None = getattr(self.model, "aclose", None)
+        async with AsyncExitStack() as closing:
+            if close is not None:
+                closing.push_async_callback(close)
+            for level in self._levels:
+                closing.push_async_callback(level.aclose)
+            closing.push_async_callback(self.toolbox.aclose)
 
     async def __aenter__(self) -> Self:
         return self

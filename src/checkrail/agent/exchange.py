@@ -27,10 +27,11 @@ GRACE = 5.0
 class Handling:
     """One tool call on its way: the call as it stands, its result, what hooks inject."""
 
-    __slots__ = ("call", "inject", "result", "unparsed")
+    __slots__ = ("call", "inject", "result", "shown", "unparsed")
 
     def __init__(self, call: ToolCall, unparsed: str | None) -> None:
         self.call = call
+        self.shown = dataclasses.replace(call, args={})  # until the hooks have seen the arguments
         self.unparsed = unparsed
         self.result = failed(call, "the run ended before this call had a result")
         self.inject: list[Message] = []
@@ -62,7 +63,7 @@ class Exchange:
     @property
     def messages(self) -> list[Message]:
         """What goes into the conversation; the calls and arguments are those that were let pass."""
-        calls = [handling.call for handling in self.handled]
+        calls = [handling.shown for handling in self.handled]
         answer = assistant_message(dataclasses.replace(self.message, tool_calls=calls))
         return [answer, *(tool_message(handling.result) for handling in self.handled)]
 
@@ -73,9 +74,6 @@ class Exchange:
 
     async def run(self) -> None:
         """Call the tools, all at once. The first failure of the run cancels the others."""
-        if len(self.handled) == 1:
-            await self._handle(self.handled[0])
-            return
         tasks = [asyncio.create_task(self._handle(handling)) for handling in self.handled]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -108,7 +106,8 @@ class Exchange:
 
     async def _performed(self, handling: Handling, at: Scope) -> ToolResult:
         verdict = await at.fire(HookPoint.BEFORE_TOOL_CALL, handling.call)
-        call = handling.call = dataclasses.replace(verdict.subject, id=handling.call.id)
+        call = dataclasses.replace(verdict.subject, id=handling.call.id)
+        handling.call = handling.shown = call
         survived(verdict)
         handling.inject += verdict.inject
         if verdict.decision is Decision.BLOCK:
@@ -167,7 +166,10 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
     """Cancel what is still at work, and wait for it; what will not end is left behind."""
     for task in tasks:
         task.cancel()
-    _, stuck = await asyncio.wait(tasks, timeout=GRACE)
+    done, stuck = await asyncio.wait(tasks, timeout=GRACE)
+    for task in done:
+        if not task.cancelled():
+            task.exception()  # seen: one of them ends the run, and it is enough
     for task in stuck:
         log.error(
             "a tool goes on although its run is over: it swallows its cancellation (%s)", task

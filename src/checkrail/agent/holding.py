@@ -53,12 +53,13 @@ class Release:
         if self._whole:
             return
         if self._window is None:
-            self._send(piece)
+            self.finish(self._seen)
         elif (safe := await self._window.passes(self._seen)) is not None:
             self.finish(safe)
 
     async def before_tools(self, text: str) -> None:
         """Let out a text that tool calls follow: it is no final answer, but was tried as one."""
+        self._see_hooks()
         if self._window is not None:
             self.finish(await self._window.tried(text, TRIED[1:]) or "")
         elif not self._to_the_end:

@@ -17,6 +17,8 @@ from checkrail.agent.messages import (
     Message,
     assistant_message,
     identified,
+    is_parts,
+    problems,
     schema_of,
     text_of,
     user_message,
@@ -147,17 +149,17 @@ class Loop:
             self.release = Release(self.emit, at, whole=self.agent.output is not None)
         value = passed(before)
         if before.decision is Decision.STOP:
-            return value, True
+            return _sound(value), True
         injected = self._inject(before.inject)
         replaced = before.decision is Decision.REPLACE
-        message = value if replaced else await self._asked(value, injected)
+        message = _sound(value) if replaced else await self._asked(value, injected)
         message, unparsed = identified(message, self.messages, self.context)
         after = await at.fire(HookPoint.AFTER_LLM_CALL, message)
         if after.decision is Decision.RETRY:
             self._again(after)
             return None, False
         self.later = after.inject
-        message, _ = identified(passed(after), self.messages, self.context)
+        message, _ = identified(_sound(passed(after)), self.messages, self.context)
         self.unparsed = unparsed
         return message, after.decision is Decision.STOP
 
@@ -209,11 +211,11 @@ class Loop:
         if final.decision is Decision.RETRY:
             self._again(final, self.later)
             return None
-        changed: AssistantMessage = passed(final)
+        changed = _sound(passed(final))
         stopped = stopped or final.decision is Decision.STOP
         if changed.tool_calls:
             changed = dataclasses.replace(changed, tool_calls=[])
-        output = self._output(changed, stopped=stopped)
+        output = self._output(changed, final, stopped=stopped)
         self.messages.append(freeze(assistant_message(changed)))
         self._inject([*self.later, *final.inject])
         return Ending("stop" if stopped else "answer", changed, output)
@@ -235,7 +237,7 @@ class Loop:
             return False
         return True
 
-    def _output(self, message: AssistantMessage, *, stopped: bool) -> Any:
+    def _output(self, message: AssistantMessage, verdict: Verdict, *, stopped: bool) -> Any:
         if self.agent.output is None:
             return None
         try:
@@ -243,8 +245,9 @@ class Loop:
         except OutputMismatch as mismatch:
             if stopped:
                 return None
-            problem = "a hook changed the answer, and it no longer fits the output schema"
-            raise Failing(f"{problem}: {mismatch}") from mismatch
+            by = ", ".join(record.hook for record in verdict.records if record.changed)
+            problem = f"the answer no longer fits the output schema: it was changed by {by}"
+            raise Failing(f"{problem} ({mismatch})") from mismatch
 
     def _again(self, verdict: Verdict, earlier: Iterable[Message] = ()) -> None:
         """Have the model asked again: what it said is forgotten, and it is told why."""
@@ -282,7 +285,8 @@ class Loop:
                 failing = dataclasses.replace(response, stop_reason="fail", error=verdict.reason)
                 raise RunFailed(verdict.reason, failing, by_hook=True)
             return response
-        changed: AgentResponse = verdict.value or dataclasses.replace(response, content="")
+        nothing = dataclasses.replace(response, content="", output=None)
+        changed: AgentResponse = verdict.value or nothing
         if verdict.redacted:
             changed = self._forgetting(response.content, changed)
         return changed
@@ -308,12 +312,21 @@ class Loop:
         )
 
 
+def _sound(message: AssistantMessage) -> AssistantMessage:
+    """Give an answer as hooks left it, or end the run if it is none any more."""
+    if (problem := next(problems(message), None)) is not None:
+        raise Failing(f"a hook made an answer that is none: {problem}", by_hook=True)
+    return message
+
+
 def _legal(message: Message) -> Message | None:
     """Give a hook's message as the conversation can take it anywhere between two turns."""
     role = message.get("role", "user")
-    known = role in ("user", "system", "developer", "assistant")
-    if known and message.get("content") and not message.get("tool_calls"):
-        return freeze({**message, "role": role})  # type: ignore[no-any-return]
+    content, calls = message.get("content"), message.get("tool_calls")
+    says = bool(content) and (isinstance(content, str) or is_parts(content))
+    if role in ("user", "system", "developer", "assistant") and says and not calls:
+        kept = {key: value for key, value in message.items() if key != "tool_calls"}
+        return freeze({**kept, "role": role})  # type: ignore[no-any-return]
     log.error("a hook injected a %s message that has no place here: it is left out", role)
     return None
 

@@ -68,6 +68,26 @@ def identified(
     return dataclasses.replace(message, tool_calls=[*calls.values()]), unparsed
 
 
+def problems(message: AssistantMessage) -> Iterator[str]:
+    """Say what of an answer is not what it has to be: a model or a hook may say anything."""
+    content: Any = message.content
+    calls: Any = message.tool_calls
+    if not isinstance(content, str | list | tuple):
+        yield f"its content is {type(content).__name__}, not a text or parts"
+    if not isinstance(calls, list | tuple) or not all(map(_is_call, calls)):
+        yield "its tool_calls are no list of ToolCall, each with a name and a dict of args"
+    others: list[Any] = [message.usage or {}, message.metadata]
+    if not all(isinstance(other, Mapping) for other in others):
+        yield "its usage or metadata is no mapping"
+
+
+def _is_call(call: Any) -> bool:
+    if not isinstance(call, ToolCall):
+        return False
+    texts: list[Any] = [call.id, call.name]
+    return all(isinstance(text, str) for text in texts) and isinstance(call.args, Mapping)
+
+
 def user_message(content: Query) -> dict[str, Any]:
     """Make a user's message."""
     if not isinstance(content, str | list | tuple):

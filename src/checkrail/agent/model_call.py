@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import logging
 from typing import Any
 
 from checkrail.agent.endings import Cancellation
 from checkrail.agent.holding import Release
+from checkrail.agent.messages import problems
 from checkrail.agent.models.model import FailureKind, Model, ModelError
 from checkrail.engine.errors import told
-from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall
+from checkrail.engine.values import AssistantMessage, ModelRequest
+
+log = logging.getLogger("checkrail.agent")
 
 
 async def ask(
@@ -53,14 +56,25 @@ async def _streamed(model: Model, request: ModelRequest, release: Release) -> An
     pieces = model.stream(request)
     try:
         async for piece in pieces:
-            if isinstance(piece, str):
-                await release.feed(piece)
-            else:
+            if not isinstance(piece, str):
                 answer = piece
+                break
+            await release.feed(piece)
     finally:
-        if (close := getattr(pieces, "aclose", None)) is not None:
-            await close()
+        await _closed(pieces, kept=answer is not None)
     return answer
+
+
+async def _closed(pieces: Any, *, kept: bool) -> None:
+    """Close a stream; one that has given its answer cannot take it back by failing now."""
+    close = getattr(pieces, "aclose", None)
+    try:
+        if close is not None:
+            await close()
+    except Exception as error:
+        if not kept:
+            raise
+        log.warning("a model's stream failed when it was closed: %s", told(error))
 
 
 def _checked(answer: Any, named: str) -> AssistantMessage:
@@ -68,19 +82,7 @@ def _checked(answer: Any, named: str) -> AssistantMessage:
     if not isinstance(answer, AssistantMessage):
         problem = f"it is {type(answer).__name__}, not an AssistantMessage"
     else:
-        problem = next(_problems(answer), "")
+        problem = next(problems(answer), "")
     if problem:
         raise ModelError(f"model {named!r} gave no proper answer: {problem}", kind="invalid")
     return answer  # type: ignore[no-any-return]
-
-
-def _problems(answer: AssistantMessage) -> Iterator[str]:
-    content: Any = answer.content
-    calls: Any = answer.tool_calls
-    if not isinstance(content, str | list | tuple):
-        yield f"its content is {type(content).__name__}, not a text or parts"
-    if not isinstance(calls, (list, tuple)) or not all(isinstance(c, ToolCall) for c in calls):
-        yield "its tool_calls are no list of ToolCall"
-    others: list[Any] = [answer.usage or {}, answer.metadata]
-    if not all(isinstance(other, Mapping) for other in others):
-        yield "its usage or metadata is no mapping"

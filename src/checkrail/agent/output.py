@@ -44,9 +44,13 @@ class Output:
 def _compiled(schema: Any) -> tuple[str, dict[str, Any], Callable[[str], Any]]:
     if isinstance(schema, Mapping):
         return _json_schema(thaw(dict(schema)))
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
-    adapter = TypeAdapter(schema)
+    try:
+        adapter = TypeAdapter(schema)
+    except PydanticSchemaGenerationError:
+        problem = f"output_schema is {schema!r}, which pydantic does not know"
+        raise TypeError(f"{problem}: give a type or a JSON Schema") from None
 
     def validated(text: str) -> Any:
         try:

@@ -38,8 +38,9 @@ class AgentStream:
 
     async def __aiter__(self) -> AsyncGenerator[StreamEvent]:
         """Run the agent, and give each event."""
-        if self._run is not None:
-            raise CheckrailError("this stream was started before: call agent.stream() for another")
+        if self._run is not None or self._closing:
+            told = "this stream was started or closed before"
+            raise CheckrailError(f"{told}: call agent.stream() for another")
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
 
@@ -72,10 +73,10 @@ class AgentStream:
 
     async def aclose(self) -> None:
         """End the run if it is not over; its `query_end` is seen to."""
+        first, self._closing = not self._closing, True
         if self._run is not None and not self._run.done():
-            if not self._closing:  # once: the second time would cut its ending short
+            if first:  # the second time would cut its ending short
                 self._run.cancel()
-            self._closing = True
             await asyncio.wait([self._run])
         if self._run is not None and not self._run.cancelled():
             self._run.exception()  # seen, whether or not anybody still wants to know

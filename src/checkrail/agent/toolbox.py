@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 from checkrail.agent.tools.agent import AgentTool
@@ -38,11 +39,12 @@ class Toolbox:
 
     async def aclose(self) -> None:
         """Close what was connected, also of agents beneath."""
-        for source in self._sources:
-            await source.aclose()
-        for tool in self._fixed:
-            if isinstance(tool, AgentTool):
-                await tool.agent.aclose()
+        async with AsyncExitStack() as closing:
+            for source in self._sources:
+                closing.push_async_callback(source.aclose)
+            for tool in self._fixed:
+                if isinstance(tool, AgentTool):
+                    closing.push_async_callback(tool.agent.aclose)
 
     def _named(self, tools: Iterable[Tool]) -> Mapping[str, Tool]:
         known: dict[str, Tool] = {}

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import replace
 from typing import Any
 
-from checkrail.agent.messages import text_of
+from checkrail.agent.messages import problems, text_of
 from checkrail.agent.models.model import ModelError
 from checkrail.engine.frozen import FrozenDict
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall
@@ -47,7 +47,7 @@ class ScriptedModel:
             reply = AssistantMessage(tool_calls=[reply], stop_reason="tool_calls")
         if isinstance(reply, str):
             reply = AssistantMessage(reply, stop_reason="stop")
-        return self._counted(request, reply)
+        return self._counted(request, reply)  # type: ignore[no-any-return]
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[str | AssistantMessage]:
         """Give the next reply token by token, then whole."""
@@ -63,21 +63,24 @@ class ScriptedModel:
             return await reply if inspect.isawaitable(reply) else reply
         asked = len(self.requests)
         if asked > len(self._script):
-            told = (
-                f"the script has {len(self._script)} replies, but the model was asked {asked} times"
-            )
+            have = len(self._script)
+            told = f"the script has {have} replies, but the model was asked {asked} times"
             raise ModelError(f"{told}: add a reply")
         return self._script[asked - 1]
 
-    def _counted(self, request: ModelRequest, message: AssistantMessage) -> AssistantMessage:
-        if getattr(message, "usage", {}) is not None:
+    def _counted(self, request: ModelRequest, message: Any) -> Any:
+        """Sign an answer and count its tokens; what is no answer is given as it is."""
+        if not isinstance(message, AssistantMessage) or next(problems(message), None) is not None:
+            return message
+        message = replace(message, model=message.model or self.name)
+        if message.usage is not None:
             return message
         read = sum(len(tokens(text_of(said.get("content")))) for said in request.messages)
         wrote = len(tokens(text_of(message.content))) + sum(
             1 + len(tokens(str(dict(call.args)))) for call in message.tool_calls
         )
         usage = {"input_tokens": read, "output_tokens": wrote, "total_tokens": read + wrote}
-        return replace(message, model=message.model or self.name, usage=usage)
+        return replace(message, usage=usage)
 
 
 def tokens(text: str) -> list[str]:
