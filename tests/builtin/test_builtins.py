@@ -21,6 +21,7 @@ NAMES = [
     "tool_policy",
     "rate_limit",
     "schema_check",
+    "require_tools",
 ]
 
 

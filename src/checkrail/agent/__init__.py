@@ -1,4 +1,10 @@
-"""The agent loop: a model, its tools, and every hook on the way."""
+"""The agent loop: a model, its tools, and every hook on the way.
+
+The models of providers and MCP servers are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from checkrail.agent.agent import Agent
 from checkrail.agent.conversation import Conversation
@@ -13,16 +19,39 @@ from checkrail.agent.events import (
 )
 from checkrail.agent.models.model import Model, ModelError
 from checkrail.agent.streaming import AgentStream
+from checkrail.agent.tools import ToolRefusedError, ToolSourceError, tool
 from checkrail.agent.tools.tool import Tool, ToolContext, ToolError, ToolSource
+
+if TYPE_CHECKING:
+    from checkrail.agent.models.anthropic import AnthropicModel
+    from checkrail.agent.models.langchain import LangChainModel
+    from checkrail.agent.models.litellm import LiteLLMModel
+    from checkrail.agent.models.openai import OpenAIModel
+    from checkrail.agent.tools.mcp import MCPTools, mcp_http, mcp_stdio
+
+_LATER = {
+    "AnthropicModel": "models.anthropic",
+    "LangChainModel": "models.langchain",
+    "LiteLLMModel": "models.litellm",
+    "MCPTools": "tools.mcp",
+    "OpenAIModel": "models.openai",
+    "mcp_http": "tools.mcp",
+    "mcp_stdio": "tools.mcp",
+}
 
 __all__ = [
     "Agent",
     "AgentStream",
+    "AnthropicModel",
     "Conversation",
     "Finished",
     "HookCalled",
+    "LangChainModel",
+    "LiteLLMModel",
+    "MCPTools",
     "Model",
     "ModelError",
+    "OpenAIModel",
     "RunFailed",
     "StreamEvent",
     "TextDelta",
@@ -30,6 +59,19 @@ __all__ = [
     "ToolContext",
     "ToolError",
     "ToolFinished",
+    "ToolRefusedError",
     "ToolSource",
+    "ToolSourceError",
     "ToolStarted",
+    "mcp_http",
+    "mcp_stdio",
+    "tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name that only some need."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return found

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
 from checkrail.agent.tools.agent import AgentTool
+from checkrail.agent.tools.limits import LEGAL_NAME
 from checkrail.agent.tools.tool import Tool, ToolSource
 from checkrail.engine.errors import CheckrailError
-
-LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What every provider accepts as the name of a tool."""
 
 
 class Toolbox:
@@ -49,7 +46,7 @@ class Toolbox:
     def _named(self, tools: Iterable[Tool]) -> Mapping[str, Tool]:
         known: dict[str, Tool] = {}
         for tool in tools:
-            if not LEGAL.fullmatch(tool.name):
+            if not LEGAL_NAME.fullmatch(tool.name):
                 told = f"{tool.name!r} is no name for a tool of agent {self.owner!r}"
                 raise CheckrailError(f"{told}: use letters, digits, _ and -, at most 64")
             if tool.name in known:

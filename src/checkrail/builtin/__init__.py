@@ -14,6 +14,8 @@ from checkrail.builtin.rate_limit import BUILTIN as _RATE_LIMIT
 from checkrail.builtin.rate_limit import rate_limit
 from checkrail.builtin.redact import BUILTIN as _REDACT
 from checkrail.builtin.redact import redact
+from checkrail.builtin.require_tools import BUILTIN as _REQUIRE_TOOLS
+from checkrail.builtin.require_tools import require_tools
 from checkrail.builtin.schema_check import BUILTIN as _SCHEMA_CHECK
 from checkrail.builtin.schema_check import schema_check
 from checkrail.builtin.strip_provider_fields import BUILTIN as _STRIP_PROVIDER_FIELDS
@@ -29,6 +31,7 @@ __all__ = [
     "log_response",
     "rate_limit",
     "redact",
+    "require_tools",
     "schema_check",
     "strip_provider_fields",
     "tool_policy",
@@ -44,6 +47,7 @@ BUILTINS: dict[str, Builtin] = {
         _TOOL_POLICY,
         _RATE_LIMIT,
         _SCHEMA_CHECK,
+        _REQUIRE_TOOLS,
     )
 }
 """Every built-in hook by its name."""
@@ -56,6 +60,7 @@ for _hook in (
     tool_policy,
     rate_limit,
     schema_check,
+    require_tools,
 ):
     _builtin = BUILTINS[_hook.__name__]
     _options = {"lane": _builtin.lane, "redacts": _hook is redact}

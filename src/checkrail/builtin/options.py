@@ -180,6 +180,25 @@ class SchemaCheckOptions(Options):
         return self
 
 
+class RequireToolsOptions(Options):
+    """The options of `require_tools`."""
+
+    tools: list[Glob] = Field(
+        min_length=1,
+        description="the tools that have to be called before an answer, all of them",
+    )
+    any: bool = Field(default=False, description="one of them is enough")
+    successful: bool = Field(
+        default=True,
+        description="only calls that went well count; else also those that failed",
+    )
+    feedback: str | None = Field(
+        default=None,
+        min_length=1,
+        description="what the model is told; {tools} names those that are missing",
+    )
+
+
 MODELS: dict[str, type[Options]] = {
     "log_request": LogRequestOptions,
     "log_response": LogResponseOptions,
@@ -188,4 +207,5 @@ MODELS: dict[str, type[Options]] = {
     "tool_policy": ToolPolicyOptions,
     "rate_limit": RateLimitOptions,
     "schema_check": SchemaCheckOptions,
+    "require_tools": RequireToolsOptions,
 }

@@ -1,0 +1,187 @@
+"""MCP servers as sources of tools."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from checkrail.agent.tools.errors import ToolSourceError
+from checkrail.agent.tools.limits import check_timeout, legal_names
+from checkrail.agent.tools.mcp_shapes import content_of, parameters_of
+from checkrail.agent.tools.tool import Tool, ToolContext, ToolError
+from checkrail.engine.errors import suggestion
+from checkrail.engine.extras import needs
+from checkrail.engine.frozen import thaw
+from checkrail.engine.matchers import compiled, patterns
+
+if TYPE_CHECKING:
+    from checkrail.agent.tools.mcp_connection import Connection
+    from checkrail.agent.tools.mcp_servers import Server
+
+CALL_SECONDS = 300.0
+
+
+class MCPTool(Tool):
+    """One tool of an MCP server."""
+
+    def __init__(self, source: MCPTools, name: str, listed: Any) -> None:
+        self.name = name
+        self.description = listed.description or listed.title or ""
+        self.parameters = parameters_of(listed.input_schema)
+        self.timeout = source.timeout
+        self._source = source
+        self._own_name = listed.name
+
+    def __repr__(self) -> str:
+        return f"MCPTool({self.name!r})"
+
+    async def call(self, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002
+        """Have the server call it."""
+        return await self._source.call(self._own_name, args)
+
+
+class MCPTools:
+    """The tools of one MCP server; make one with `mcp_stdio` or `mcp_http`.
+
+    It connects when it is first asked for its tools, and stays connected until `aclose`, or until
+    the event loop is over. A server that went away is connected to again at its next use.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        prefix: str = "",
+        include: str | Iterable[str] = "*",
+        timeout: float | None = CALL_SECONDS,
+    ) -> None:
+        check_timeout(f"MCPTools({server.label})", timeout)
+        self.timeout = timeout
+        self._server = server
+        self._prefix = prefix
+        self._include = {str(pattern): compiled(pattern) for pattern in patterns(include)}
+        self._open = False
+        self._lock = threading.Lock()
+        self._connections: dict[asyncio.AbstractEventLoop, Connection] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"MCPTools({self._server.label})"
+
+    async def tools(self) -> Sequence[Tool]:
+        """Connect if need be, and give the tools."""
+        self._open = True
+        known = self._connections.get(asyncio.get_running_loop())
+        connection = self._connection()
+        try:
+            listed = await connection.tools()
+        except ToolSourceError:
+            if connection is not known:
+                raise
+            listed = await self._connection().tools()  # it went away since it was last used
+        return self._made(listed)
+
+    async def call(self, name: str, args: Mapping[str, Any]) -> Any:
+        """Call a tool by the server's own name for it."""
+        if not self._open:
+            raise ToolError(f"the MCP server {self._server.label} was disconnected")
+        try:
+            return content_of(await self._connection().call(name, dict(thaw(args))))
+        except ToolSourceError as error:
+            raise ToolError(str(error)) from error
+
+    async def aclose(self) -> None:
+        """Disconnect; asked for its tools again, it connects again."""
+        self._open = False
+        here = asyncio.get_running_loop()
+        with self._lock:
+            connections, self._connections = self._connections, {}
+        for loop, connection in connections.items():
+            if loop is here:
+                connection.end()
+            else:
+                with contextlib.suppress(RuntimeError):  # that loop is over, and so is this
+                    loop.call_soon_threadsafe(connection.end)
+        if own := [task for task in tuple(self._tasks) if task.get_loop() is here]:
+            await asyncio.wait(own)
+
+    def _connection(self) -> Connection:
+        """Give the connection of this event loop: each has its own, and none outlives it."""
+        from checkrail.agent.tools.mcp_connection import Connection
+
+        here = asyncio.get_running_loop()
+        with self._lock:
+            found = self._connections.get(here)
+            if found is None or found.lost:
+                live = self._connections.items()
+                self._connections = {loop: it for loop, it in live if not loop.is_closed()}
+                found = self._connections[here] = Connection(self._server, self._tasks)
+            return found
+
+    def _made(self, listed: Sequence[Any]) -> list[Tool]:
+        by_name = {tool.name: tool for tool in listed}
+        for pattern, match in self._include.items():
+            if pattern != "*" and not any(map(match, by_name)):
+                problem = f"has no tool {pattern!r}{suggestion(pattern, by_name)}"
+                known = f"Its tools are: {', '.join(by_name) or 'none'}"
+                raise ToolSourceError(self._server.label, problem, known)
+        wanted = [name for name in by_name if any(match(name) for match in self._include.values())]
+        legal = legal_names(wanted, self._prefix)
+        return [MCPTool(self, legal[name], by_name[name]) for name in wanted]
+
+
+def mcp_stdio(
+    command: str | Path,
+    *args: str | Path,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    prefix: str = "",
+    include: str | Iterable[str] = "*",
+    timeout: float | None = CALL_SECONDS,
+) -> MCPTools:
+    """Give the tools of an MCP server that is started as a program.
+
+    Of this process's environment it gets little more than HOME and PATH: name in `env` what it
+    needs. `include` are globs of the server's own names; `prefix` goes before them for the model.
+    """
+    with needs("mcp", "an MCP server", "mcp"):
+        from checkrail.agent.tools.mcp_servers import StdioServer
+    server = StdioServer(str(command), tuple(map(str, args)), dict(env or {}), cwd)
+    _check_texts(server, "env", server.env)
+    return MCPTools(server, prefix=prefix, include=include, timeout=timeout)
+
+
+def mcp_http(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    prefix: str = "",
+    include: str | Iterable[str] = "*",
+    timeout: float | None = CALL_SECONDS,
+) -> MCPTools:
+    """Give the tools of an MCP server at a URL (streamable HTTP).
+
+    `include` are globs of the server's own names; `prefix` goes before them for the model.
+    """
+    with needs("mcp", "an MCP server", "mcp"):
+        from checkrail.agent.tools.mcp_servers import HttpServer
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        problem = "has a URL that names no host, or no http:// or https://"
+        raise ToolSourceError("of mcp_http", problem, "Write such as https://example.com/mcp")
+    server = HttpServer(url, dict(headers or {}))
+    _check_texts(server, "headers", server.headers)
+    return MCPTools(server, prefix=prefix, include=include, timeout=timeout)
+
+
+def _check_texts(server: Server, what: str, given: Mapping[str, object]) -> None:
+    """Refuse what is no text: None often comes from a variable that is not set."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            problem = f"is given {type(value).__name__} for {name!r} in {what}"
+            raise ToolSourceError(server.label, problem, "Give a text, or leave it out")

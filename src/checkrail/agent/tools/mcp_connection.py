@@ -1,0 +1,133 @@
+"""A connection to an MCP server, kept by a task of its own. Pulls in the `mcp` package."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+from mcp import Client, MCPError
+from mcp.types import CONNECTION_CLOSED, CallToolResult, Tool
+
+from checkrail.agent.tools.errors import ToolSourceError
+from checkrail.agent.tools.mcp_servers import Server, first_of, told
+from checkrail.agent.tools.tool import ToolError
+
+log = logging.getLogger("checkrail.mcp")
+
+ANSWER_SECONDS = 30.0
+"""How long a server may take to connect, and to list its tools."""
+
+
+class Connection:
+    """One connection: opened, held and closed by the same task, used from any of its loop.
+
+    One that is `lost` takes no new work, and is closed when the work on it is done. Its task is
+    among `tasks` until it is over.
+    """
+
+    def __init__(self, server: Server, tasks: set[asyncio.Task[None]]) -> None:
+        loop = asyncio.get_running_loop()
+        self.server = server
+        self.lost = False
+        self._uses = 0
+        self._over = asyncio.Event()
+        self._client: asyncio.Future[Client] = loop.create_future()
+        apart = contextvars.Context()  # it outlives the run that opens it, and is no part of it
+        self.task = loop.create_task(self._live(), context=apart)
+        self.task.add_done_callback(tasks.discard, context=apart)
+        tasks.add(self.task)
+
+    async def tools(self) -> list[Tool]:
+        """List the server's tools, all pages of them."""
+        with self._used():
+            try:
+                client = await asyncio.shield(self._client)
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    return await _listed(client)
+            except ToolSourceError:
+                raise
+            except Exception as error:
+                self.lost = True
+                raise self._silent(error) from error
+
+    async def call(self, name: str, args: dict[str, Any]) -> CallToolResult:
+        """Call a tool; if the caller is cancelled, the server is told."""
+        with self._used():
+            client = await asyncio.shield(self._client)
+            try:
+                return await client.call_tool(name, args)
+            except MCPError as error:
+                if error.code != CONNECTION_CLOSED:
+                    raise ToolError(f"the MCP server says: {error.message}") from error
+                self.lost = True
+                problem = "is gone: the connection broke before the answer"
+                remedy = "It is connected to again when it is next used"
+                raise ToolSourceError(self.server.label, problem, remedy) from error
+            except Exception as error:
+                raise ToolError(f"the answer cannot be used: {told(error)}") from error
+
+    def end(self) -> None:
+        """Close it, whatever goes on; wait for `task` to see it closed."""
+        self.lost = True
+        self._over.set()
+        if not self._client.done():
+            self.task.cancel()
+
+    @contextlib.contextmanager
+    def _used(self) -> Iterator[None]:
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            if self.lost and not self._uses:
+                self.end()
+
+    async def _live(self) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    client = await stack.enter_async_context(self.server.open())
+                self._client.set_result(client)
+                await self._over.wait()
+        except Exception as error:  # noqa: BLE001 - told to those who wait for it
+            self._fail(error)
+        finally:
+            self.lost = True
+            if not self._client.done():
+                self._fail(self._problem("was disconnected while it was being connected to"))
+
+    def _fail(self, error: Exception) -> None:
+        if self._client.done():
+            log.debug(
+                "the connection to the MCP server %s broke", self.server.label, exc_info=error
+            )
+            return
+        self._client.set_exception(
+            error if isinstance(error, ToolSourceError) else self._silent(error)
+        )
+        self._client.exception()  # somebody may have waited for it, or nobody
+
+    def _silent(self, error: Exception) -> ToolSourceError:
+        if isinstance(error, TimeoutError):
+            return self._problem(f"did not answer within {ANSWER_SECONDS:g} s")
+        return self._problem(f"did not list its tools: {told(first_of(error))}")
+
+    def _problem(self, problem: str) -> ToolSourceError:
+        return ToolSourceError(self.server.label, problem, "See that it runs, and is an MCP server")
+
+
+async def _listed(client: Client) -> list[Tool]:
+    found: list[Tool] = []
+    cursor: str | None = None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        found += page.tools
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
