@@ -1,0 +1,190 @@
+"""A model behind its provider's own SDK: what is the same for all of them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, Protocol
+
+from checkrail.agent.models.model import ModelError
+from checkrail.agent.models.sdk_clients import LoopClients
+from checkrail.agent.models.sdk_errors import Asked, InvalidAnswer, shortened
+from checkrail.engine.frozen import freeze
+from checkrail.engine.values import AssistantMessage, ModelRequest
+
+CONNECT_TIMEOUT = 10.0
+"""How long a connection may take to be there, in seconds."""
+
+NO_KEY = "none"
+"""What is sent as the key to an endpoint of somebody's own, which may not want one."""
+
+SHORTEST_SECRET = 8
+"""What is shorter is no secret, and would be found in the middle of words."""
+
+
+class Draft(Protocol):
+    """An answer on its way: `usage` is what is known of it at any moment."""
+
+    usage: dict[str, Any] | None
+
+    def whole(self, answer: Mapping[str, Any]) -> AssistantMessage:
+        """Read an answer that came at once."""
+
+    def add(self, piece: Mapping[str, Any]) -> str:
+        """Take a piece of a stream, and give the text in it."""
+
+    def finished(self) -> AssistantMessage:
+        """Give the answer, or raise `InvalidAnswer` if the stream ended before it did."""
+
+
+class SdkModel(ABC):
+    """Asks through a client of the SDK, made for each event loop and closed when that ends.
+
+    A client of the user's is used as it is, and stays open.
+    """
+
+    key_names: tuple[str, ...]
+    """The environment variables that an API key may be in."""
+
+    url_name: str
+    """The environment variable that a base URL may be in."""
+
+    def __init__(
+        self,
+        name: str,
+        sdk: Any,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        timeout: float | None,
+        max_retries: int,
+        provider: str,
+        client: Any,
+        params: Mapping[str, Any],
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        self.params: Mapping[str, Any] = freeze(params)
+        self._sdk = sdk
+        self._base_url = base_url
+        self._api_key = api_key
+        self._timeout = timeout
+        self._max_retries = max_retries
+        self._given = client
+        self._clients = LoopClients(self._make_client)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    async def complete(self, request: ModelRequest) -> AssistantMessage:
+        """Give the whole answer, or raise `ModelError`."""
+        draft = self._draft(request.model or self.name)
+        with self._failures(request, draft):
+            return draft.whole(_data(await self._ask(request, stream=False)))
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[str | AssistantMessage]:
+        """Give the answer's text as it comes, and at last the whole answer."""
+        draft = self._draft(request.model or self.name)
+        with self._failures(request, draft):
+            pieces = await self._ask(request, stream=True)
+            try:
+                async for piece in pieces:
+                    if text := draft.add(_data(piece)):
+                        yield text
+            finally:
+                await pieces.close()
+            yield draft.finished()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; asked again, it makes new ones."""
+        await self._clients.aclose()
+
+    @abstractmethod
+    def _make_client(self) -> Any:
+        """Make a client, or raise `ModelError` if there is no API key for it."""
+
+    @abstractmethod
+    def _create(self, client: Any) -> Callable[..., Any]:
+        """Give the function of the client that asks the model."""
+
+    @abstractmethod
+    def _arguments(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+        """Write a request as that function takes it."""
+
+    @abstractmethod
+    def _draft(self, model: str) -> Draft:
+        """Begin to read an answer."""
+
+    def _connection(self) -> dict[str, Any]:
+        connect = min(self._timeout or CONNECT_TIMEOUT, CONNECT_TIMEOUT)
+        timeout = self._sdk.Timeout(self._timeout, connect=connect)
+        return {
+            "base_url": self._url(),
+            "timeout": timeout,
+            "max_retries": self._max_retries,
+            # The SDK's own would be closed by whichever loop runs when it is forgotten.
+            "http_client": self._sdk.DefaultAsyncHttpxClient(timeout=timeout),
+        }
+
+    def _url(self) -> str | None:
+        return self._base_url or os.environ.get(self.url_name) or None
+
+    def _key(self) -> str | None:
+        # A key read from a file often ends with a line break, which no header may have.
+        return (self._api_key or os.environ.get(self.key_names[0]) or "").strip() or None
+
+    def _missing_key(self) -> ModelError:
+        return ModelError(
+            f"there is no API key for {self.provider} model {self.name!r}: "
+            f"set {self.key_names[0]} in the environment, or give `api_key`"
+        )
+
+    async def _ask(self, request: ModelRequest, *, stream: bool) -> Any:
+        create = self._create(self._given or await self._clients.get())
+        arguments = self._arguments(request, stream=stream) | {"stream": stream}
+        return await create(**_accepted(create, arguments))
+
+    @contextmanager
+    def _failures(self, request: ModelRequest, draft: Draft) -> Iterator[None]:
+        try:
+            yield
+        except ModelError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an SDK raises of itself, of httpx and of json
+            key = f"`api_key`, or {self.key_names[0]} in the environment"
+            asked = Asked(self.provider, request.model or self.name, key, self._secrets())
+            # The SDK's error may name the key, and so may the errors beneath it.
+            raise asked.failure(error, draft.usage) from None
+
+    def _secrets(self) -> tuple[str, ...]:
+        given = (getattr(self._given, name, None) for name in ("api_key", "auth_token"))
+        found = (self._key(), *given, *(os.environ.get(name) for name in self.key_names))
+        return tuple(key for key in found if isinstance(key, str) and len(key) >= SHORTEST_SECRET)
+
+
+def _data(answer: Any) -> dict[str, Any]:
+    """Give what came as plain data: an SDK types it, but does not check it."""
+    data = answer.to_dict(warnings=False) if hasattr(answer, "to_dict") else answer
+    if isinstance(data, dict):
+        return data
+    raise InvalidAnswer(f"it is no JSON object: {shortened(str(data)) or 'it is empty'}")
+
+
+def _accepted(create: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Move what the SDK does not know into the body: the endpoint may know it."""
+    known = _parameters(getattr(create, "__func__", create))
+    unknown = {name: value for name, value in arguments.items() if name not in known}
+    if not unknown or "**" in known:
+        return arguments
+    accepted = {name: value for name, value in arguments.items() if name in known}
+    return accepted | {"extra_body": unknown | (arguments.get("extra_body") or {})}
+
+
+@lru_cache(maxsize=16)
+def _parameters(create: Callable[..., Any]) -> frozenset[str]:
+    parameters = inspect.signature(create).parameters.values()
+    return frozenset("**" if one.kind is one.VAR_KEYWORD else one.name for one in parameters)
