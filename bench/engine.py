@@ -13,7 +13,6 @@ from measure import (
     Timing,
     bare_loop,
     compare,
-    inlined_loop,
     make_hooks,
 )
 
@@ -41,7 +40,6 @@ def hooks_that_return(count: int) -> list[Timing]:
     with_sink = HookRegistry(sink=records.append)
     runs = {
         BARE: bare_loop(hooks, CALL),
-        "bare loop, inlined": inlined_loop(hooks, CALL),
         "asyncio.timeout": _loop_under_timeout(hooks),
         "asyncio.wait_for": _loop_with_wait_for(hooks),
         "checkrail": _dispatch(_registry(ours)),

@@ -74,21 +74,7 @@ def make_hooks(count: int) -> list[Hook]:
 
 
 def bare_loop(hooks: Sequence[Hook], value: object) -> Run:
-    """The loop that people write themselves: a coroutine, awaited once a dispatch."""
-
-    async def dispatch(value: object) -> None:
-        for fn in hooks:
-            await fn(value)
-
-    async def run(times: int) -> None:
-        for _ in range(times):
-            await dispatch(value)
-
-    return run
-
-
-def inlined_loop(hooks: Sequence[Hook], value: object) -> Run:
-    """The same loop, written out where the hooks are to be called."""
+    """The loop that people write themselves, where the hooks are to be called."""
 
     async def run(times: int) -> None:
         for _ in range(times):

@@ -57,6 +57,36 @@ async def test_what_a_hook_that_was_left_behind_answers_in_the_end_is_discarded(
     assert len(verdict.records) == 4
 
 
+@pytest.mark.parametrize("waiting", [0, 0.3])
+@pytest.mark.usefixtures("short_grace")
+async def test_a_hook_that_was_left_behind_and_goes_on_at_last_calls_nobody(waiting, told):
+    registry, calls, done = HookRegistry(told.append), [], asyncio.Event()
+
+    async def hook(event):
+        calls.append("h")
+        end = asyncio.get_running_loop().time() + 0.2
+        while (left := end - asyncio.get_running_loop().time()) > 0:
+            try:
+                await asyncio.sleep(left)
+            except asyncio.CancelledError:
+                continue
+        done.set()
+
+    async def slow(event):
+        calls.append("next")
+        await asyncio.sleep(waiting)
+
+    registry.register(hook, POINT, name="h", timeout=0.02)
+    registry.register(slow, POINT, name="next")
+    registry.register(lambda event: calls.append("last"), POINT, name="last")
+    verdict = await registry.fire(POINT, {})
+    await done.wait()
+    await asyncio.sleep(0.01)
+    assert calls == ["h", "next", "last"]
+    assert [record.hook for record in verdict.records] == ["h", "h", "next", "next", "last", "last"]
+    assert [record.failure for record in told] == [None, "timeout", None, None, None, None]
+
+
 @pytest.mark.parametrize("answer", [False, True])
 @pytest.mark.usefixtures("short_grace")
 async def test_a_condition_that_was_left_behind_starts_nothing_more(answer, told):
@@ -81,6 +111,31 @@ async def test_a_condition_that_was_left_behind_starts_nothing_more(answer, told
     assert calls == ["next"]
     assert [record.failure for record in verdict.records] == [None, "timeout", None, None]
     assert len(told) == 4
+
+
+@pytest.mark.parametrize("answer", [False, True])
+@pytest.mark.usefixtures("short_grace")
+async def test_a_condition_that_was_left_behind_leaves_the_hook_that_is_waited_for_alone(answer):
+    registry, calls = HookRegistry(), []
+
+    async def condition(event):
+        end = asyncio.get_running_loop().time() + 0.2
+        while (left := end - asyncio.get_running_loop().time()) > 0:
+            try:
+                await asyncio.sleep(left)
+            except asyncio.CancelledError:
+                continue
+        return answer
+
+    async def slow(event):
+        await asyncio.sleep(0.3)
+        calls.append("slow")
+
+    registry.register(lambda event: calls.append("h"), POINT, timeout=0.02, when=condition)
+    registry.register(slow, POINT, name="slow")
+    verdict = await registry.fire(POINT, {})
+    assert calls == ["slow"]
+    assert [record.failure for record in verdict.records] == [None, "timeout", None, None]
 
 
 @pytest.mark.usefixtures("short_grace")

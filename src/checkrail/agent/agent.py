@@ -18,6 +18,7 @@ from checkrail.agent.models.named import named_model
 from checkrail.agent.output import Output
 from checkrail.agent.streaming import AgentStream
 from checkrail.agent.toolbox import Toolbox
+from checkrail.engine.chain import pinned
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.frozen import freeze
 from checkrail.engine.registry import HookRegistry
@@ -116,12 +117,13 @@ class Agent:
         asked = freeze(user_message(query))
         bound = self._scope(scope, above, emit, live, ids)
         messages.append(asked)
-        loop = Loop(self, bound, messages, emit, above, context=context)
-        token = AROUND.set(loop)
-        try:
-            return await loop.run()
-        finally:
-            AROUND.reset(token)
+        with pinned() as inside:
+            loop = Loop(self, bound, messages, emit, above, inside=inside, context=context)
+            token = AROUND.set(loop)
+            try:
+                return await loop.run()
+            finally:
+                AROUND.reset(token)
 
     def _scope(
         self,

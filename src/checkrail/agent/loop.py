@@ -28,7 +28,6 @@ from checkrail.agent.models.model import ModelError
 from checkrail.agent.output import MAX_ATTEMPTS, OutputMismatch
 from checkrail.agent.redaction import redacted
 from checkrail.agent.usage import added
-from checkrail.engine.chain import CURRENT
 from checkrail.engine.errors import CheckrailError, told
 from checkrail.engine.frozen import freeze
 from checkrail.engine.points import Decision, HookPoint
@@ -56,13 +55,14 @@ class Loop:
         emit: Emit | None,
         above: Loop | None,
         *,
+        inside: object,
         context: str,
     ) -> None:
         self.agent = agent
         self.messages = messages
         self.emit = emit
         self.context = context
-        self.inside = CURRENT.get(None)
+        self.inside = inside
         self.above = above if above is not None and above.inside is self.inside else None
         self.usage: Mapping[str, Any] = {}
         self._lock = threading.Lock()
@@ -120,6 +120,7 @@ class Loop:
             return Ending("block", error=str(blocked))
         except ModelError as error:
             self.spend(error.usage)
+            self._check_doom()
             raise Failing(str(error)) from error
         except CheckrailError as error:
             raise Failing(str(error)) from error
@@ -142,7 +143,7 @@ class Loop:
         before = await at.fire(HookPoint.BEFORE_LLM_CALL, self._request())
         self.offered = {_name(tool) for tool in before.subject.tools}
         if before.redacted:
-            self._keep(before.original.messages)
+            self._keep(before.given.messages)
         if before.decision is Decision.BLOCK and at.context.iteration == 1:
             del self.messages[-1]  # the query was refused: it is not to be sent with the next one
         if self.emit is not None:

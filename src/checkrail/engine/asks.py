@@ -49,8 +49,7 @@ async def settle_asks(d: Dispatch) -> None:
     ruling = d.rule()
     after = tuple(lane for lane in d.chain.lanes if lane[0] is not Lane.TRANSFORM)
     d.lanes = after
-    d.bound = None
-    d.began = perf_counter()
+    d.trace.append(perf_counter())  # from here on it is not a hook that is waited for
     asking, asks, held = ruling.asking, ruling.asks, ruling.held
     ruling.asks = ruling.held = ()
     if not asking:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import types
-from contextvars import ContextVar, Token
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.asks import settle_asks
 from checkrail.engine.binding import ASYNC, ASYNC_VALUE, SYNC_VALUE
-from checkrail.engine.dispatch import Dispatch, Mark, Ruling
+from checkrail.engine.dispatch import NOT_NESTED, Dispatch, Mark, Nesting, Ruling
 from checkrail.engine.event import NOTHING_MORE, Event, EventDraft, variant
 from checkrail.engine.outcomes import Fail
 from checkrail.engine.points import Lane
-from checkrail.engine.records import call_of
 from checkrail.engine.settle import Step, answered, fell, rest
-from checkrail.engine.verdict import Verdict, VerdictDraft, verdict_of
+from checkrail.engine.verdict import (
+    FinalVerdict,
+    PlainVerdict,
+    Verdict,
+    VerdictDraft,
+    verdict_so_far,
+)
 from checkrail.engine.watch import OVER, Walker, drive, leave
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterator
 
     from checkrail.engine.binding import Bound, Entry
     from checkrail.engine.scope import Scope
@@ -31,43 +37,37 @@ TRANSFORM, GATE, OBSERVE = Lane.TRANSFORM, Lane.GATE, Lane.OBSERVE
 GO, HOLD = Step.GO, Step.HOLD
 
 MAX_DEPTH = 8
-MISSING: Any = Token.MISSING
-
-NOBODY: frozenset[Any] = frozenset()
 
 CURRENT: ContextVar[Dispatch | Mark] = ContextVar("checkrail_dispatch")
 """The dispatch whose hook is at work: what it fires in turn is a hook's own work."""
 
 
-async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:  # noqa: PLR0915
+async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:  # noqa: C901, PLR0915
     """Call the hooks at a point, and give the verdict.
 
     This and `walk` are the way that every event takes, so what they make is made in place.
     """
     only = scope.only
     chain = scope.chain(point) if only is None else only.plan[point]
-    verdict = VerdictDraft()
     if chain is None:
         if context:
             scope.context.bind(context)  # a mistake in it is one now, and not when a hook comes
+        verdict = VerdictDraft()
         verdict.value = value
         verdict._d = None
-        verdict.__class__ = Verdict
+        verdict.__class__ = PlainVerdict
         return verdict  # type: ignore[return-value]
     if context:
         scope = scope.bind(**context)
     if type(value) is not chain.exact:
         value = chain.contract.admit(value)
-    verdict._d = d = Dispatch()
+    d = Dispatch()
     d.scope = scope
     d.chain = chain
     d.lanes = chain.lanes
     d.value = d.original = value
-    d.trace = []
     d.sent = [] if scope.sinks else None
-    d.bound = d.watch = d.ruling = None
-    d.at_work = NOBODY
-    d.depth = d.epoch = 0
+    d.watch = d.ruling = d.nesting = None
     d.quiet = False
     event: EventDraft[Any] = EventDraft()
     event.value = value
@@ -75,9 +75,10 @@ async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
     event._more = NOTHING_MORE
     event.__class__ = Event
     d.event = event  # type: ignore[assignment]
+    if (outer := CURRENT.get(None)) is not None:
+        nest(d, outer)
+    d.trace = [perf_counter()]
     token = CURRENT.set(d)
-    if token.old_value is not MISSING:
-        nest(d, token.old_value)
     try:
         idle = scope.outermost.idle
         try:
@@ -96,11 +97,13 @@ async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
             pass  # closed from another context, which never had this dispatch
         if d.sent is not None:
             d.flush()
-        d.event = d.watch = None  # type: ignore[assignment]
+        d.event = None  # type: ignore[assignment]
     ruling: Ruling | None = d.ruling
-    verdict.value = d.value if ruling is None else ruling.result(d.value)
-    verdict.__class__ = Verdict
-    return verdict  # type: ignore[return-value]
+    if ruling is not None:
+        ruling.subject = d.value
+        d.value = ruling.result(d.value)
+    d.__class__ = FinalVerdict
+    return d  # type: ignore[return-value]
 
 
 def new_walker() -> Walker:
@@ -123,31 +126,28 @@ def walk() -> Walker:  # noqa: C901, PLR0912, PLR0915 - one loop, to be read in 
     while True:
         if d is None:
             d = yield OVER
-            trace, shortest, epoch, marks = d.trace, d.chain.shortest, d.epoch, d.chain.marks
-            began = clock()
-            if not epoch:
-                d.started = began
+            trace, marks = d.trace, d.chain.marks
         for lane, entries in d.lanes:
             if lane is not TRANSFORM:
                 if not enter(d, lane):
                     continue
-                began = clock()
+                trace.append(clock())
             event, value = d.event, d.value
             while entries:
                 d.entries = entries
                 for bound, fn, condition, kind in entries:
-                    d.bound = bound
-                    d.began = began
+                    trace.append(bound)
                     if marks:
                         CURRENT.set(Mark(bound, d))
                     try:
                         if condition is not None and (met := condition(event)) is not True:
                             if hasattr(met, "__await__"):
                                 met = yield from quietly(d, met)
-                                if d.epoch != epoch:
+                                if d.trace is not trace:
                                     return
+                                d.quiet = False
                             if not met:
-                                began = clock()
+                                trace[-1] = clock()  # no call: only time has passed
                                 continue
                         if kind == ASYNC_VALUE:
                             answer = yield from fn(event, value)
@@ -158,24 +158,18 @@ def walk() -> Walker:  # noqa: C901, PLR0912, PLR0915 - one loop, to be read in 
                             if answer is not None and hasattr(answer, "__await__"):
                                 answer = yield from answer.__await__()
                     except BaseException as error:  # noqa: BLE001 - settled, whatever it is
-                        if d.epoch != epoch:
+                        if d.trace is not trace:
                             return
-                        ended = clock()
-                        step = fell(d, bound, error, began, ended)
+                        step = fell(d, bound, error)
                     else:
-                        ended = clock()
-                        if (
-                            answer is None
-                            and ended - began < shortest
-                            and (d.watch is None or not d.watch.interrupted)
+                        if answer is None and (
+                            d.watch is None or (d.trace is trace and not d.watch.interrupted())
                         ):
-                            trace.append((bound, began, ended))
-                            began = ended
+                            trace.append(clock())
                             continue
-                        if d.epoch != epoch:
+                        if d.trace is not trace:
                             return
-                        step = answered(d, bound, answer, began, ended)
-                    began = ended
+                        step = answered(d, bound, answer)
                     event, value = d.event, d.value
                     if step is not GO:
                         break
@@ -186,19 +180,15 @@ def walk() -> Walker:  # noqa: C901, PLR0912, PLR0915 - one loop, to be read in 
                 entries = rest(entries, bound, step)  # noqa: PLW2901 - what is left of it
         if d.ruling is not None and d.ruling.asks:
             yield from settle_asks(d)
-            began = clock()
+            trace.append(clock())
         else:
-            d.bound = call_of(trace[0]).bound if len(trace) == 1 else None
             d = trace = event = value = answer = None
 
 
 async def quietly(d: Dispatch, asking: Awaitable[Any]) -> Any:
     """Await a condition. Until it holds there is no call, and so nothing to record."""
     d.quiet = True
-    try:
-        met = await asking
-    finally:
-        d.quiet = False
+    met = await asking
     if d.watch is not None:
         d.watch.raise_if_interrupted()
     return met
@@ -212,7 +202,7 @@ def enter(d: Dispatch, lane: Lane | None) -> bool:
         if asked:
             return False
         d.flush()
-        d.event = variant(d.event, verdict=verdict_of(d))
+        d.event = variant(d.event, verdict=verdict_so_far(d))
         for entry in d.chain.background:
             start_alone(d, entry)
     elif lane is GATE:
@@ -229,12 +219,11 @@ def start_alone(d: Dispatch, entry: Entry) -> None:
     own.scope, own.value, own.original, own.event = d.scope, d.value, d.original, d.event
     own.chain = replace(d.chain, lanes=((None, (entry,)),), background=())
     own.lanes = own.chain.lanes
-    own.trace = []
+    own.trace = [perf_counter()]
     own.sent = None if d.sent is None else []
-    own.bound = own.watch = own.ruling = None
-    own.at_work, own.depth = d.at_work, d.depth
+    own.watch = own.ruling = None
+    own.nesting = d.nesting
     own.quiet = False
-    own.epoch = 0
     entry[0].level.hold(alone(own))
 
 
@@ -248,42 +237,61 @@ async def alone(d: Dispatch) -> None:
     finally:
         CURRENT.reset(token)
         d.flush()
-        d.event = d.watch = None  # type: ignore[assignment]
+        d.event = None  # type: ignore[assignment]
 
 
 def nest(d: Dispatch, parent: Dispatch | Mark) -> None:
     """Place a dispatch under the hook whose work fired it: that hook is not called again."""
     outer = parent.d if isinstance(parent, Mark) else parent
-    bound = parent.bound if isinstance(parent, Mark) else at_work(parent)
+    bound = parent.bound if isinstance(parent, Mark) else worker(parent)
     if bound is None:
         for level in outer.scope.levels:
             level.mark()
-    d.depth = outer.depth + 1
-    d.at_work = outer.at_work if bound is None else outer.at_work | {bound.identity}
-    if d.depth > MAX_DEPTH:
-        reason = f"hooks within hooks, {d.depth} deep at {d.chain.point}: {MAX_DEPTH} is the limit"
+    around = outer.nesting or NOT_NESTED
+    own = () if bound is None else (bound.identity,)
+    d.nesting = depth, at_work = Nesting(around.depth + 1, around.at_work.union(own))
+    if depth > MAX_DEPTH:
+        reason = f"hooks within hooks, {depth} deep at {d.chain.point}: {MAX_DEPTH} is the limit"
         d.rule().engine = Fail(reason, "hook_depth")
         d.lanes = ()
         return
-    lanes = tuple((lane, others(entries, d.at_work)) for lane, entries in d.chain.lanes)
+    lanes = tuple((lane, others(entries, at_work)) for lane, entries in d.chain.lanes)
     d.chain = replace(
         d.chain,
         lanes=lanes,
-        background=others(d.chain.background, d.at_work),
+        background=others(d.chain.background, at_work),
         marks=d.chain.marks or bound is None,
     )
     d.lanes = lanes
 
 
-def at_work(d: Dispatch) -> Bound | None:
+@contextmanager
+def pinned() -> Iterator[Dispatch | Mark | None]:
+    """Have the tasks that are started inside remember whose work they are, if it is a hook's."""
+    current = CURRENT.get(None)
+    bound = worker(current) if isinstance(current, Dispatch) else None
+    if bound is None or not isinstance(current, Dispatch):
+        yield current
+        return
+    mark = Mark(bound, current)
+    token = CURRENT.set(mark)
+    try:
+        yield mark
+    finally:
+        CURRENT.reset(token)
+
+
+def worker(d: Dispatch) -> Bound | None:
     """Say whose work is being done here, in the context of a dispatch without marks.
 
     A task that was started by some hook of it, and is not awaited where the dispatch runs, could
     be anybody's if there was more than one: then nobody is named, so that no hook is left out.
     """
-    watch = d.watch
-    if watch is None or not d.trace or watch.task is asyncio.current_task():
-        return d.bound
+    hooks = d.called()
+    if d.over:
+        return hooks[0] if len(hooks) == 1 else None
+    if d.watch is None or len(hooks) == 1 or d.watch.task is asyncio.current_task():
+        return d.at_work
     return None
 
 
@@ -294,11 +302,10 @@ def others(entries: tuple[Entry, ...], at_work: frozenset[Any]) -> tuple[Entry, 
 
 def abandon(d: Dispatch, watch: Watch, walker: Walker, pending: Any) -> Walker:
     """Leave a hook that will not end to a task of its own, and go on without it."""
-    d.quiet = False
-    bound: Any = d.bound
+    bound: Any = d.at_work
     bound.level.hold(leave(walker, pending, watch.task), abandoned=True)
-    d.epoch += 1
-    step = answered(d, bound, None, d.began, perf_counter())
+    d.trace = [*d.trace]  # another one, by which the walker that is left behind knows that it is
+    step = answered(d, bound, None)
     order = (None, *Lane)
     later = [item for item in d.lanes if order.index(item[0]) > order.index(bound.lane)]
     d.lanes = ((None, rest(d.entries, bound, step)), *later)

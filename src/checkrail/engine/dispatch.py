@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping
+from operator import length_hint
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkrail.engine.event import variant
 from checkrail.engine.outcomes import UNSET, Ask, Outcome
 from checkrail.engine.points import Decision, Lane
-from checkrail.engine.records import Call, HookRecord, RecordDraft, RecordKind, Traced
+from checkrail.engine.records import Call, HookRecord, RecordDraft, RecordKind, Trace, start_at
 
 if TYPE_CHECKING:
     from checkrail.engine.binding import Bound, Entry
@@ -25,7 +27,6 @@ Lanes = tuple[tuple[Lane | None, tuple["Entry", ...]], ...]
 """Hooks by lane; None stands for a lane that was entered before, and is now gone on with."""
 
 PLAIN: tuple[RecordKind, ...] = (RecordKind.START, RecordKind.COMPLETE)
-START_ONLY: tuple[RecordKind, ...] = (RecordKind.START,)
 
 STRICTNESS = {
     decision: rank
@@ -75,12 +76,14 @@ class Ruling:
         "gated",
         "held",
         "inject",
+        "subject",
         "transform",
     )
 
     def __init__(self) -> None:
         self.count = 0
         self.engine: Outcome | None = None
+        self.subject: Any = UNSET
         self.transform: Decided | None = None
         self.gate: Decided | None = None
         self.inject: tuple[Mapping[str, Any], ...] = ()
@@ -142,6 +145,16 @@ class Ruling:
         )
 
 
+class Nesting(NamedTuple):
+    """How deep within other hooks' work a dispatch is, and whose work that is."""
+
+    depth: int
+    at_work: frozenset[Any]
+
+
+NOT_NESTED = Nesting(0, frozenset())
+
+
 class Mark:
     """A hook at work, as the tasks that it starts remember it."""
 
@@ -153,28 +166,23 @@ class Mark:
 
 
 class Dispatch:
-    """One firing of one point. Only the engine sees it, and only while it runs.
+    """One firing of one point. Only the engine sees it, until it becomes the verdict.
 
-    `at_work` are the hooks whose work this is, `depth` how many they are.
+    A hook that is the last in its `trace` is at work. `watch` is None until a hook suspends.
     """
 
     __slots__ = (
-        "at_work",
-        "began",
-        "bound",
         "chain",
-        "depth",
         "entries",
-        "epoch",
         "event",
         "lanes",
+        "nesting",
         "original",
         "quiet",
         "reached",
         "ruling",
         "scope",
         "sent",
-        "started",
         "trace",
         "value",
         "watch",
@@ -185,20 +193,42 @@ class Dispatch:
     value: Any
     original: Any
     event: Event[Any]
-    started: float
     reached: float
-    began: float
-    trace: list[Traced]
+    trace: Trace
     sent: list[HookRecord] | None
-    bound: Bound | None
-    at_work: frozenset[Any]
-    depth: int
+    nesting: Nesting | None
     lanes: Lanes
     entries: tuple[Entry, ...]
     watch: Watch | None
     ruling: Ruling | None
-    epoch: int
     quiet: bool
+
+    @property
+    def over(self) -> bool:
+        """Whether it has come to its end, whichever."""
+        return self.event is None
+
+    @property
+    def at_work(self) -> Bound | None:
+        """The hook that was called last, if it has not ended."""
+        last = self.trace[-1]
+        return None if isinstance(last, float) else last
+
+    @property
+    def turn(self) -> Any:
+        """When the turn of the hook at work came."""
+        return self.trace[-2]
+
+    def called(self) -> list[Bound]:
+        """Give the hooks that were called so far."""
+        hooks = [item for item in self.trace if not isinstance(item, float)]
+        return [hook.bound if isinstance(hook, Call) else hook for hook in hooks]
+
+    def keep(self, call: Call) -> None:
+        """Put a call, now that it has ended, in the place of its hook."""
+        self.quiet = False
+        self.trace[-1] = call
+        self.trace.append(call.ended)
 
     def rule(self) -> Ruling:
         """Give the ruling, made when there is first something to rule."""
@@ -216,47 +246,70 @@ class Dispatch:
 
     def forget(self) -> None:
         """Keep no value that was changed so far: it was redacted, or might have been."""
-        for traced in self.trace:
-            if isinstance(traced, Call):
-                traced.forget()
+        for item in self.trace:
+            if isinstance(item, Call):
+                item.forget()
 
-    def flush(self, waiting: Traced | None = None) -> None:
-        """Give the sinks every record that they have not had; `waiting` has only started."""
-        sent, scope = self.sent, self.scope
+    def told(self) -> int:
+        """Say how much of the trace the records so far tell of; a hook's start alone is not it."""
+        if not self.sent:
+            return 1  # the first thing in it is the time
+        last = self.sent[-1]
+        return last._at if last.kind is RecordKind.START else last._at + 1
+
+    def flush(self) -> None:
+        """Give the sinks every record of a call that has ended and that they have not had."""
+        sent, trace, scope = self.sent, self.trace, self.scope
         if sent is None:
             return
-        untold = self.trace[len(sent) // 2 :]
-        for traced in untold if waiting is None else (*untold, waiting):
-            kinds: tuple[RecordKind, ...]
-            if isinstance(traced, Call):
-                kinds = (RecordKind.START, traced.ending)
-            else:
-                kinds = START_ONLY if traced is waiting else PLAIN
-            for kind in kinds[len(sent) % 2 :]:
+        before = len(sent)
+        kinds = PLAIN[before % 2 :]  # without the start, if that was announced
+        at, last = self.told(), len(trace) - 1
+        while at < last:
+            hook = trace[at]
+            form = type(hook)
+            if form is float:
+                at += 1
+                continue
+            if form is Call:
+                kinds = (RecordKind.START, hook.ending)[-len(kinds) :]
+            for kind in kinds:
                 draft = RecordDraft()
                 draft.kind = kind
-                draft._traced = traced
+                draft._trace = trace
+                draft._at = at
                 draft._scope = scope
                 draft.__class__ = HookRecord
                 sent.append(draft)  # type: ignore[arg-type]
-                for sink in scope.sinks:
-                    try:
-                        sink(draft)  # type: ignore[arg-type]
-                    except Exception:
-                        log.exception("a record sink failed; %r is lost to it", draft)
+            kinds = PLAIN
+            at += 2  # past the time when it ended
+        self.tell(sent[before:])
 
-    def announce(self, bound: Bound, began: float) -> float:
+    def tell(self, records: list[HookRecord]) -> None:
+        """Give the sinks some records; one that fails does not touch the others."""
+        for sink in self.scope.sinks:
+            left = iter(records)
+            while True:
+                try:
+                    deque(map(sink, left), maxlen=0)  # the quickest loop there is
+                    break
+                except Exception:
+                    lost = records[-length_hint(left) - 1]
+                    log.exception("a record sink failed; %r is lost to it", lost)
+
+    def announce(self) -> float:
         """Tell the sinks that a hook has started and is being waited for; say how long it took.
 
         Values, and what hooks say of them, leave a point only after its transform lane. What is
         still held holds back what came after it too.
         """
-        if self.sent is None or len(self.sent) > 2 * len(self.trace):
-            return 0.0
-        if self.ruling is not None and self.ruling.asks:
+        bound, sent = self.at_work, self.sent
+        if bound is None or sent is None or (self.ruling is not None and self.ruling.asks):
             return 0.0
         asked = perf_counter()
-        held = self.trace[len(self.sent) // 2 :]
-        if bound.lane is not Lane.TRANSFORM or all(type(call) is tuple for call in held):
-            self.flush((bound, began, began))
+        held = any(isinstance(item, Call) for item in self.trace[self.told() :])
+        if bound.lane is not Lane.TRANSFORM or not held:
+            self.flush()
+            sent.append(start_at(self.trace, len(self.trace) - 1, self.scope))
+            self.tell(sent[-1:])
         return perf_counter() - asked

@@ -30,7 +30,6 @@ class Chain:
     point: HookPoint
     exact: type
     lanes: Lanes
-    shortest: float
     marks: bool
     background: tuple[Entry, ...]
 
@@ -72,7 +71,6 @@ def _chain(point: HookPoint, hooks: list[Bound]) -> Chain | None:
 def _assembled(contract: Contract, by_lane: dict[Lane, tuple[Entry, ...]]) -> Chain:
     observers = by_lane[Lane.OBSERVE]
     hooks = [entry[0] for entries in by_lane.values() for entry in entries]
-    shortest = min(bound.spec.timeout for bound in hooks)
     marks = any(bound.spawns or bound.level.marking for bound in hooks)
     by_lane = by_lane | {
         Lane.OBSERVE: tuple(entry for entry in observers if not entry[0].spec.background),
@@ -81,9 +79,7 @@ def _assembled(contract: Contract, by_lane: dict[Lane, tuple[Entry, ...]]) -> Ch
     lanes = tuple((lane, by_lane[lane]) for lane in Lane if by_lane[lane])
     if background and not by_lane[Lane.OBSERVE]:
         lanes = (*lanes, (Lane.OBSERVE, ()))
-    return Chain(
-        contract, contract.point, EXACT_TYPES[contract.point], lanes, shortest, marks, background
-    )
+    return Chain(contract, contract.point, EXACT_TYPES[contract.point], lanes, marks, background)
 
 
 def joined(levels: tuple[Chain | None, ...]) -> Chain | None:

@@ -68,25 +68,39 @@ class Call:
             self.error = f"{self.bound.where} failed; what it said was redacted"
 
 
-Traced = Call | tuple["Bound", float, float]
-"""A hook that just went on is kept as (hook, start, end): that is all there is to tell."""
+Trace = list[Any]
+"""What a dispatch keeps of its hooks, and every record reads.
+
+It holds readings of the clock, and between them the hooks: each stands after the time when its
+turn came, and before the time when it ended. If there is more to tell than that a hook went on,
+its `Call` takes its place. Times without a hook in between are those of other things.
+"""
 
 
-def call_of(traced: Traced) -> Call:
-    """Give the whole form of what the dispatch kept."""
-    return traced if isinstance(traced, Call) else Call(*traced)
+def call_at(trace: Trace, at: int) -> Call:
+    """Give the whole form of what a dispatch kept of a hook."""
+    hook = trace[at]
+    if isinstance(hook, Call):
+        return hook
+    started = trace[at - 1]
+    return call_of(hook, started, trace[at + 1] if at + 1 < len(trace) else started)
+
+
+def call_of(bound: Bound, started: float, ended: float) -> Call:
+    """Give what there is to tell of a hook that went on."""
+    return Call(bound, started, ended, overran=ended - started >= bound.spec.timeout)
 
 
 class RecordDraft:
     """A record while it is being made; others only ever see the frozen `HookRecord`."""
 
-    __slots__ = ("_id", "_scope", "_time", "_traced", "kind")
+    __slots__ = ("_at", "_scope", "_stamp", "_trace", "kind")
 
     kind: RecordKind
-    _traced: Traced
+    _trace: Trace
+    _at: int
     _scope: Scope
-    _id: str
-    _time: float
+    _stamp: tuple[float, str]
 
 
 class HookRecord(RecordDraft):
@@ -109,7 +123,7 @@ class HookRecord(RecordDraft):
 
     @property
     def _call(self) -> Call:
-        return call_of(self._traced)
+        return call_at(self._trace, self._at)
 
     @property
     def _ended(self) -> bool:
@@ -118,17 +132,12 @@ class HookRecord(RecordDraft):
     @property
     def record_id(self) -> str:
         """A UUIDv7, the same on every reading."""
-        if not hasattr(self, "_id"):
-            object.__setattr__(self, "_id", uuid7(self.time))
-        return self._id
+        return self._stamped()[1]
 
     @property
     def time(self) -> float:
         """When it happened, in seconds since the epoch."""
-        if not hasattr(self, "_time"):
-            call = self._call
-            object.__setattr__(self, "_time", wall(call.ended if self._ended else call.started))
-        return self._time
+        return self._stamped()[0]
 
     @property
     def point(self) -> HookPoint:
@@ -239,6 +248,13 @@ class HookRecord(RecordDraft):
         """Whether the hook took longer than its timeout without ever suspending."""
         return self._ended and self._call.overran
 
+    def _stamped(self) -> tuple[float, str]:
+        if not hasattr(self, "_stamp"):
+            call = self._call
+            moment = wall(call.ended if self._ended else call.started)
+            object.__setattr__(self, "_stamp", (moment, uuid7(moment)))
+        return self._stamp
+
     def _kept(self, value: Any) -> Any:
         if not self._ended or value is UNSET or self._scope.history == "off":
             return None
@@ -290,6 +306,17 @@ class HookRecord(RecordDraft):
         elif self.changed and self._scope.history != "off":
             told |= {"before": plain(self.before), "after": plain(self.after)}
         return told
+
+
+def start_at(trace: Trace, at: int, scope: Scope) -> HookRecord:
+    """Make the record of a hook's start."""
+    draft = RecordDraft()
+    draft.kind = RecordKind.START
+    draft._trace = trace
+    draft._at = at
+    draft._scope = scope
+    draft.__class__ = HookRecord
+    return draft  # type: ignore[return-value]
 
 
 def uuid7(seconds: float | None = None) -> str:

@@ -15,7 +15,7 @@ from checkrail.engine.hook import Hook, HookSpec, declare
 from checkrail.engine.plan import Plan, compiled
 from checkrail.engine.points import point_named
 from checkrail.engine.scope import Budget, Scope, Sink
-from checkrail.engine.verdict import Verdict, VerdictDraft
+from checkrail.engine.verdict import PlainVerdict, Verdict, VerdictDraft
 
 if TYPE_CHECKING:
     from checkrail.engine.asks import AskHandler
@@ -165,7 +165,7 @@ class HookRegistry:
             verdict = VerdictDraft()
             verdict.value = value
             verdict._d = None
-            verdict.__class__ = Verdict
+            verdict.__class__ = PlainVerdict
             return verdict  # type: ignore[return-value]
         return await self._scope(NO_IDS.bind(context)).fire(point, value)
 

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import Mapping
 from enum import Enum
+from time import perf_counter
 from typing import Any
 
 from checkrail.engine.binding import Bound, Entry
@@ -25,7 +26,7 @@ from checkrail.engine.outcomes import (
     Stop,
 )
 from checkrail.engine.points import Lane
-from checkrail.engine.records import Call
+from checkrail.engine.records import Call, call_of
 from checkrail.engine.values import digest
 
 FAILURE_STATUS = {"timeout": 504, "unreachable": 502}
@@ -52,18 +53,17 @@ def rest(entries: tuple[Entry, ...], bound: Bound, step: Step) -> tuple[Entry, .
     return left
 
 
-def answered(d: Dispatch, bound: Bound, answer: Any, started: float, ended: float) -> Step:
+def answered(d: Dispatch, bound: Bound, answer: Any) -> Step:
     """Take what a hook returned."""
-    call = Call(bound, started, ended)
+    call = call_of(bound, d.turn, perf_counter())
     if d.watch is not None and (step := _interrupted(d, call)) is not None:
         return step
-    call.overran = ended - started >= bound.spec.timeout
     return _taken(d, call, answer)
 
 
-def fell(d: Dispatch, bound: Bound, error: BaseException, started: float, ended: float) -> Step:
+def fell(d: Dispatch, bound: Bound, error: BaseException) -> Step:
     """Take what a hook raised."""
-    call = Call(bound, started, ended)
+    call = Call(bound, d.turn, perf_counter())
     if isinstance(error, NOT_FAILURES):
         _end_cancelled(d, call, error)
     if d.watch is not None and (step := _interrupted(d, call, error)) is not None:
@@ -104,7 +104,7 @@ def fail(
     bound = call.bound
     call.failure = kind
     call.error = reason if error is None else told(error)
-    d.trace.append(call)
+    d.keep(call)
     behaviour = bound.policy[kind]
     loud = behaviour != "continue" or "block" in bound.spec.on_error.values()
     (log.error if loud else log.warning)("%s (on_error: %s)", reason, behaviour, exc_info=error)
@@ -130,14 +130,11 @@ def _end_cancelled(d: Dispatch, call: Call, error: BaseException) -> None:
         d.forget()
     call.failure = "cancelled"
     call.error = f"{call.bound.where} was cancelled from outside"
-    d.trace.append(call)
+    d.keep(call)
     raise error
 
 
 def _taken(d: Dispatch, call: Call, answer: Any) -> Step:
-    if answer is None:
-        d.trace.append(call)
-        return Step.GO
     try:
         _check(call.bound, answer)
         changed, brought = _values(d, call.bound, answer)
@@ -152,7 +149,7 @@ def _taken(d: Dispatch, call: Call, answer: Any) -> Step:
         call.redacted = answer.redacted
         if not call.redacted:
             call.before, call.after = d.value, changed
-    d.trace.append(call)
+    d.keep(call)
     if call.bound.shadow:
         return Step.GO
     if messages:

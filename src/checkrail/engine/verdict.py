@@ -5,28 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from checkrail.engine.dispatch import Dispatch
 from checkrail.engine.frozen import FrozenError
+from checkrail.engine.outcomes import UNSET
 from checkrail.engine.points import Decision
 from checkrail.engine.records import Call
 
 if TYPE_CHECKING:
-    from checkrail.engine.dispatch import Dispatch
     from checkrail.engine.outcomes import Outcome
     from checkrail.engine.records import HookRecord
 
 DROPS_INJECTED = frozenset({Decision.BLOCK, Decision.FAIL, Decision.STOP})
 
 
-class VerdictDraft:
-    """A verdict while it is being made."""
-
-    __slots__ = ("_d", "value")
-
-    value: Any
-    _d: Dispatch | None
-
-
-class Verdict(VerdictDraft):
+class Verdict:
     """The decision at one point, read from the dispatch that made it.
 
     `value` is what the work goes on with: the value as the hooks left it, or what a `replace`
@@ -34,6 +26,9 @@ class Verdict(VerdictDraft):
     """
 
     __slots__ = ()
+
+    value: Any
+    _d: Dispatch | None
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         message = f"a verdict is frozen: {name!r} cannot be set"
@@ -90,10 +85,13 @@ class Verdict(VerdictDraft):
     @property
     def subject(self) -> Any:
         """The value at the point as the hooks left it, whatever a `replace` or `stop` brought."""
-        return self.value if self._d is None else self._d.value
+        d = self._d
+        if d is None:
+            return self.value
+        return d.value if d.ruling is None or d.ruling.subject is UNSET else d.ruling.subject
 
     @property
-    def original(self) -> Any:
+    def given(self) -> Any:
         """The value that was given to the point, or what a redaction left of it."""
         return self.value if self._d is None else self._d.original
 
@@ -110,16 +108,41 @@ class Verdict(VerdictDraft):
         if d is None:
             return ()
         if d.sent is None:
-            d.sent = []
+            object.__setattr__(d, "sent", [])
         if not d.scope.sinks:
             d.flush()
-        return tuple(d.sent)
+        return tuple(d.sent or ())
 
 
-def verdict_of(d: Dispatch) -> Verdict:
+class FinalVerdict(Verdict, Dispatch):
+    """The verdict in the end: the dispatch itself, which does not change any more."""
+
+    __slots__ = ()
+
+    @property
+    def _d(self) -> Dispatch:  # type: ignore[override]
+        return self
+
+
+class VerdictDraft:
+    """A verdict beside its dispatch, while it is being made."""
+
+    __slots__ = ("_d", "value")
+
+    value: Any
+    _d: Dispatch | None
+
+
+class PlainVerdict(Verdict, VerdictDraft):
+    """A verdict beside its dispatch, which has not come to its end, or was not needed."""
+
+    __slots__ = ()
+
+
+def verdict_so_far(d: Dispatch) -> Verdict:
     """Give the verdict over what the hooks of a dispatch have said so far."""
     draft = VerdictDraft()
     draft.value = d.value if d.ruling is None else d.ruling.result(d.value)
     draft._d = d
-    draft.__class__ = Verdict
+    draft.__class__ = PlainVerdict
     return draft  # type: ignore[return-value]

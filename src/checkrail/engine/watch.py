@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from checkrail.engine.quirks import group_at, rehome
 
 if TYPE_CHECKING:
-    from checkrail.engine.binding import Bound
     from checkrail.engine.dispatch import Dispatch
 
 GRACE = 1.0
@@ -63,7 +62,7 @@ class Watchdog:
 class Watch:
     """What the watchdog knows of one suspended dispatch."""
 
-    __slots__ = ("abandoning", "baseline", "began", "dog", "due", "group", "late", "task")
+    __slots__ = ("abandoning", "baseline", "dog", "due", "group", "late", "task")
 
     def __init__(self, dogs: dict[asyncio.AbstractEventLoop, Watchdog]) -> None:
         task = asyncio.current_task()
@@ -73,18 +72,21 @@ class Watch:
         self.task: asyncio.Task[Any] = task
         self.dog = _watchdog(dogs, task.get_loop())
         self.baseline = task.cancelling() - getattr(task, "_must_cancel", False)
-        self.began = self.due = NEVER
+        self.due = NEVER
         self.late = 0
         self.group: asyncio.TaskGroup | None = None
         self.abandoning = False
 
-    def follow(self, bound: Bound | None, began: float, lag: float) -> None:
-        """Watch the hook that is now being waited for; None if it is not a hook.
+    def follow(self, d: Dispatch, lag: float) -> None:
+        """Watch what is now being waited for: a hook, or a person, who may take any time.
 
         `lag` is time that did not pass in the hook.
         """
-        self.began = began
-        self.due = due = NEVER if bound is None else began + bound.spec.timeout + lag
+        hook = d.trace[-1]
+        if type(hook) is float:
+            self.due = NEVER
+            return
+        self.due = due = d.trace[-2] + hook.spec.timeout + lag
         if due < self.dog.due:
             self.dog.wake_by(due)
 
@@ -96,14 +98,13 @@ class Watch:
         self.due = now + GRACE
         self.task.cancel()
 
-    @property
     def interrupted(self) -> bool:
-        """Whether the hook being waited for is to end: it is late, or somebody cancelled."""
+        """Say whether the hook being waited for is to end: it is late, or somebody cancelled."""
         return self.late > 0 or self.task.cancelling() > self.baseline
 
     def raise_if_interrupted(self) -> None:
         """Let what came in while somebody was awaited take its course."""
-        if self.interrupted:
+        if self.interrupted():
             raise asyncio.CancelledError
 
     def release(self) -> tuple[bool, bool]:
@@ -115,8 +116,14 @@ class Watch:
         while self.late:
             self.late -= 1
             self.task.uncancel()
-        self.began = self.due = NEVER
+        self.due = NEVER
         return late, self.task.cancelling() > self.baseline
+
+
+GONE = Watch.__new__(Watch)
+"""What is left when a dispatch is over: whoever was left behind by it is late for ever."""
+GONE.late = 1
+GONE.task = None  # type: ignore[assignment]
 
 
 def _watchdog(
@@ -147,13 +154,17 @@ def drive(
     watch = d.watch = Watch(d.scope.outermost.dogs)
     watches = watch.dog.watches
     watches[watch] = None
+    followed = announced = 0
     try:
         while pending is not OVER:
             lag = 0.0
-            if d.sent is not None and d.bound is not None and not d.quiet:
-                lag = d.announce(d.bound, d.began)
-            if d.began != watch.began:
-                watch.follow(d.bound, d.began, lag)
+            turn = len(d.trace)
+            if turn != announced and d.sent is not None and not d.quiet:
+                announced = turn
+                lag = d.announce()
+            if turn != followed:
+                followed = turn
+                watch.follow(d, lag)
             thrown = None
             try:
                 yield pending
@@ -173,6 +184,7 @@ def drive(
                 pending = walker.throw(thrown)
     finally:
         del watches[watch]
+        d.watch = GONE
 
 
 async def leave(walker: Walker, pending: Any, old: asyncio.Task[Any]) -> None:
