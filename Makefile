@@ -4,6 +4,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Each folder there has its requirements.txt, and in tests.txt what pytest is to run in it.
+ADAPTERS := $(patsubst tests_adapters/%/requirements.txt,%,$(wildcard tests_adapters/*/requirements.txt))
+
 # A uv on the PATH is used if it meets `required-version` in pyproject.toml, else one of our own.
 UV := $(shell uv cache dir >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 
@@ -12,16 +15,20 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help demo test check bench clean python
+.PHONY: help demo test test-adapters check bench clean python
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/synced ## see hooks at work, offline, in a minute
 	$(BIN)/python examples/demo/demo.py
 
 test: check ## all checks, then all tests; the engine fully covered
 	$(BIN)/pytest --cov=checkrail.engine --cov-branch --cov-fail-under=100
+
+test-adapters: $(ADAPTERS:%=.envs/%/synced) ## tests of packages that need environments of their own
+	set -e; for name in $(ADAPTERS); do \
+		echo "$$name:"; .envs/$$name/bin/python -m pytest @tests_adapters/$$name/tests.txt; done
 
 check: .venv/synced ## lint, format, types and import directions
 	$(BIN)/ruff check
@@ -33,11 +40,16 @@ bench: .venv/synced ## measure against the bars and the peers
 	$(BIN)/python bench/run.py
 
 clean: ## remove everything that make and the tools made
-	rm -rf .venv .tools bench/.envs .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
-	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf .venv .envs .tools bench/.envs .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+	find src tests tests_adapters bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .venv/synced: pyproject.toml uv.lock | python $(UV)
 	$(UV) sync --all-extras --frozen
+	@touch $@
+
+.envs/%/synced: tests_adapters/%/requirements.txt pyproject.toml | python $(UV)
+	$(UV) venv --quiet --clear .envs/$*
+	$(UV) pip install --quiet --python .envs/$*/bin/python -r $<
 	@touch $@
 
 .tools/bin/uv: | python

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
@@ -64,6 +64,9 @@ class Agent:
         self.name = name
         self.description = description
         self.model: Model = named_model(model) if isinstance(model, str) else model
+        if isinstance(model, type) or not isinstance(self.model, Model):
+            remedy = "give a Model, or a name such as openai/gpt-5"
+            raise TypeError(f"{model!r} is no model: {remedy}")
         self.toolbox = Toolbox(name, tools)
         self.system_prompt = system_prompt
         self.output = None if output_schema is None else Output(output_schema)
@@ -123,7 +126,8 @@ class Agent:
             try:
                 return await loop.run()
             finally:
-                AROUND.reset(token)
+                with suppress(ValueError):  # closed from another context, which never had it
+                    AROUND.reset(token)
 
     def _scope(
         self,

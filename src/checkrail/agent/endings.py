@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,25 +46,3 @@ def survived(verdict: Verdict) -> Any:
     if verdict.decision is Decision.FAIL:
         raise Failing(verdict.reason, by_hook=True)
     return verdict.value
-
-
-class Cancellation:
-    """Whether somebody wants this task to end, since it began to wait for somebody else's code.
-
-    Such code may swallow a cancellation or make another error of it, and may be cancelled by
-    itself although nobody wants the task to end.
-    """
-
-    def __init__(self) -> None:
-        self._task = asyncio.current_task()
-        self._before = 0 if self._task is None else self._task.cancelling()
-
-    @property
-    def came(self) -> bool:
-        """Whether it came."""
-        return self._task is None or self._task.cancelling() > self._before
-
-    def let_through(self, error: BaseException | None = None) -> None:
-        """Raise it if it came."""
-        if self.came:
-            raise asyncio.CancelledError from error

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any
 
-from checkrail.agent.endings import Cancellation, Failing, survived
+from checkrail.agent.endings import Failing, survived
 from checkrail.agent.events import Emit, ToolFinished, ToolStarted
 from checkrail.agent.messages import Message, assistant_message, is_parts, tool_message
+from checkrail.agent.patience import CancelledWithin, TookTooLong, ended, within
 from checkrail.agent.tools.tool import Tool, ToolContext, ToolError
 from checkrail.engine.errors import suggestion, told
 from checkrail.engine.points import Decision, HookPoint
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import AssistantMessage, ToolCall, ToolResult, plain
-
-log = logging.getLogger("checkrail.agent")
-
-GRACE = 5.0
-"""How long tools may take to clean up once their run is over, in seconds."""
 
 
 class Handling:
@@ -78,7 +73,7 @@ class Exchange:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            await _ended(tasks)
+            await ended(tasks)
         for task in tasks:
             if task.done() and not task.cancelled():
                 task.result()
@@ -130,17 +125,14 @@ class Exchange:
 
     async def _executed(self, call: ToolCall, at: Scope) -> ToolResult:
         began = perf_counter()
-        cancellation = Cancellation()
         try:
             result = _of(call, await self._called(call, at))
-        except asyncio.CancelledError:
-            if cancellation.came:
-                raise
+        except ToolError as error:
+            result = failed(call, str(error))
+        except CancelledWithin:
             result = failed(call, f"{call.name} was cancelled from within")
         except Exception as error:  # noqa: BLE001 - a tool may raise anything; the model is told
-            cancellation.let_through(error)
-            result = failed(call, str(error) if isinstance(error, ToolError) else told(error))
-        cancellation.let_through()
+            result = failed(call, told(error))
         if (reason := self.doom()) is not None:
             raise Failing(reason, by_hook=True)
         if result.duration_ms is None:
@@ -154,26 +146,9 @@ class Exchange:
             hint = suggestion(call.name, self.tools)
             raise ToolError(f"there is no tool {call.name!r}{hint}. {known}")
         try:
-            async with asyncio.timeout(tool.timeout) as patience:
-                return await tool.call(call.args, ToolContext(call, at.context))
-        except TimeoutError as error:
-            if not patience.expired():
-                raise
-            raise ToolError(f"{call.name} timed out after {tool.timeout:g} s") from error
-
-
-async def _ended(tasks: list[asyncio.Task[None]]) -> None:
-    """Cancel what is still at work, and wait for it; what will not end is left behind."""
-    for task in tasks:
-        task.cancel()
-    done, stuck = await asyncio.wait(tasks, timeout=GRACE)
-    for task in done:
-        if not task.cancelled():
-            task.exception()  # seen: one of them ends the run, and it is enough
-    for task in stuck:
-        log.error(
-            "a tool goes on although its run is over: it swallows its cancellation (%s)", task
-        )
+            return await within(tool.timeout, tool.call(call.args, ToolContext(call, at.context)))
+        except TookTooLong:
+            raise ToolError(f"{call.name} timed out after {tool.timeout:g} s") from None
 
 
 def failed(call: ToolCall, reason: str) -> ToolResult:

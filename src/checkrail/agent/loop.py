@@ -24,7 +24,6 @@ from checkrail.agent.messages import (
     user_message,
 )
 from checkrail.agent.model_call import ask
-from checkrail.agent.models.model import ModelError
 from checkrail.agent.output import MAX_ATTEMPTS, OutputMismatch
 from checkrail.agent.redaction import redacted
 from checkrail.agent.usage import added
@@ -118,11 +117,8 @@ class Loop:
                     return ending
         except Blocked as blocked:
             return Ending("block", error=str(blocked))
-        except ModelError as error:
-            self.spend(error.usage)
-            self._check_doom()
-            raise Failing(str(error)) from error
         except CheckrailError as error:
+            self._check_doom()
             raise Failing(str(error)) from error
         limit = f"the limit of {self.agent.max_iterations} iterations"
         return Ending("max_iterations", error=f"{limit} was reached before an answer")
@@ -150,17 +146,17 @@ class Loop:
             self.release = Release(self.emit, at, whole=self.agent.output is not None)
         value = passed(before)
         if before.decision is Decision.STOP:
-            return _sound(value), True
+            return _sound(before), True
         injected = self._inject(before.inject)
         replaced = before.decision is Decision.REPLACE
-        message = _sound(value) if replaced else await self._asked(value, injected)
+        message = _sound(before) if replaced else await self._asked(value, injected)
         message, unparsed = identified(message, self.messages, self.context)
         after = await at.fire(HookPoint.AFTER_LLM_CALL, message)
         if after.decision is Decision.RETRY:
             self._again(after)
             return None, False
         self.later = after.inject
-        message, _ = identified(_sound(passed(after)), self.messages, self.context)
+        message, _ = identified(_sound(after), self.messages, self.context)
         self.unparsed = unparsed
         return message, after.decision is Decision.STOP
 
@@ -179,8 +175,8 @@ class Loop:
     async def _asked(self, request: ModelRequest, injected: list[Message]) -> AssistantMessage:
         if injected:
             request = dataclasses.replace(request, messages=[*request.messages, *injected])
-        message = await ask(self.agent.model, request, self.agent.model_timeout, self.release)
-        self.spend(message.usage)
+        agent = self.agent
+        message = await ask(agent.model, request, agent.model_timeout, self.release, self.spend)
         self._check_doom()
         return message
 
@@ -212,7 +208,7 @@ class Loop:
         if final.decision is Decision.RETRY:
             self._again(final, self.later)
             return None
-        changed = _sound(passed(final))
+        changed = _sound(final)
         stopped = stopped or final.decision is Decision.STOP
         if changed.tool_calls:
             changed = dataclasses.replace(changed, tool_calls=[])
@@ -246,7 +242,7 @@ class Loop:
         except OutputMismatch as mismatch:
             if stopped:
                 return None
-            by = ", ".join(record.hook for record in verdict.records if record.changed)
+            by = _changers(verdict)
             problem = f"the answer no longer fits the output schema: it was changed by {by}"
             raise Failing(f"{problem} ({mismatch})") from mismatch
 
@@ -313,11 +309,17 @@ class Loop:
         )
 
 
-def _sound(message: AssistantMessage) -> AssistantMessage:
-    """Give an answer as hooks left it, or end the run if it is none any more."""
+def _sound(verdict: Verdict) -> AssistantMessage:
+    """Give an answer as hooks left it, or end the run if it was refused or is none any more."""
+    message: AssistantMessage = passed(verdict)
     if (problem := next(problems(message), None)) is not None:
-        raise Failing(f"a hook made an answer that is none: {problem}", by_hook=True)
+        by = verdict.hook or _changers(verdict)
+        raise Failing(f"the answer that {by} made is none: {problem}", by_hook=True)
     return message
+
+
+def _changers(verdict: Verdict) -> str:
+    return ", ".join(record.hook for record in verdict.records if record.changed)
 
 
 def _legal(message: Message) -> Message | None:

@@ -58,9 +58,9 @@ def identified(
     calls: dict[str, ToolCall] = {}
     unparsed: dict[str, str] = {}
     for call in message.tool_calls:
-        free = (f"{call.id or 'call'}_{number}" for number in count(1))
+        free = (f"{call.id or 'call'}_{number}" for number in count(2 if call.id else 1))
         own = call.id
-        if not own or own in calls:
+        if not own or own in calls or own in earlier:
             own = next(name for name in free if name not in calls and name not in earlier)
         calls[own] = dataclasses.replace(call, id=own, context=context)
         if call.id in texts:

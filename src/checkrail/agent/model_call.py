@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from checkrail.agent.endings import Cancellation
 from checkrail.agent.holding import Release
 from checkrail.agent.messages import problems
 from checkrail.agent.models.model import FailureKind, Model, ModelError
+from checkrail.agent.patience import CancelledWithin, TookTooLong, within
 from checkrail.engine.errors import told
 from checkrail.engine.values import AssistantMessage, ModelRequest
 
@@ -21,34 +21,46 @@ async def ask(
     request: ModelRequest,
     timeout: float | None,
     release: Release | None,
+    spend: Callable[[Mapping[str, Any] | None], None],
 ) -> AssistantMessage:
-    """Give the model's answer, or raise `ModelError` whatever it was that failed."""
+    """Give the model's answer, or raise `ModelError` whatever it was that failed.
+
+    What it used is told to `spend` as soon as it is known, whether or not anybody still waits.
+    """
     named = request.model or model.name
-    cancellation = Cancellation()
     try:
-        async with asyncio.timeout(timeout) as patience:
-            if release is None:
-                answer = await model.complete(request)
-            else:
-                answer = await _streamed(model, request, release)
-    except ModelError as error:
-        cancellation.let_through(error)
+        return await within(timeout, _answer(model, request, release, spend))
+    except ModelError:
         raise
+    except TookTooLong:
+        late = f"model {named!r} did not answer in time ({timeout:g} s, the agent's model_timeout)"
+        raise ModelError(late, kind="timeout") from None
     except TimeoutError as error:
-        cancellation.let_through(error)
-        limit = f" ({timeout:g} s, the agent's model_timeout)" if patience.expired() else ""
-        late = f"model {named!r} did not answer in time{limit}"
-        raise ModelError(late, kind="timeout") from error
-    except asyncio.CancelledError as error:
-        if cancellation.came:
-            raise
-        raise ModelError(f"model {named!r} was cancelled from within") from error
+        raise ModelError(f"model {named!r} did not answer in time", kind="timeout") from error
+    except CancelledWithin as error:
+        raise ModelError(f"model {named!r} was cancelled from within") from error.__cause__
     except Exception as error:
-        cancellation.let_through(error)
         kind: FailureKind = "unreachable" if isinstance(error, OSError) else "error"
         raise ModelError(f"model {named!r} failed with {told(error)}", kind=kind) from error
-    cancellation.let_through()
-    return _checked(answer, named)
+
+
+async def _answer(
+    model: Model,
+    request: ModelRequest,
+    release: Release | None,
+    spend: Callable[[Mapping[str, Any] | None], None],
+) -> AssistantMessage:
+    try:
+        if release is None:
+            answer = await model.complete(request)
+        else:
+            answer = await _streamed(model, request, release)
+    except ModelError as error:
+        spend(error.usage)
+        raise
+    checked = _checked(answer, request.model or model.name)
+    spend(checked.usage)
+    return checked
 
 
 async def _streamed(model: Model, request: ModelRequest, release: Release) -> Any:

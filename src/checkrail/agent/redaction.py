@@ -7,18 +7,21 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from checkrail.agent.messages import Message
+from checkrail.engine.frozen import freeze
+
+BLANK = "[redacted]"
 
 
 def redacted(ours: Sequence[Message], theirs: Sequence[Message]) -> list[Message]:
     """Give our messages with what was redacted in theirs.
 
-    Other hooks may have added messages to a request, or left some out, for that request alone:
-    so only those that are there in both are taken over. What is alike is matched from the end,
-    where the two are most likely to agree.
+    Other hooks may have added messages to a request, for that request alone: they are not taken
+    over. What was left out is blanked, for it may have been the secret. What is alike is matched
+    from the end, where the two are most likely to agree.
     """
     known = [message for message in ours if message in theirs]
     mine, yours = ([_key(m, known) for m in reversed(found)] for found in (ours, theirs))
-    kept = [*reversed(ours)]
+    kept = [_blank(message) for message in reversed(ours)]
     found = [*reversed(theirs)]
     for block in SequenceMatcher(None, mine, yours, autojunk=False).get_matching_blocks():
         kept[block.a : block.a + block.size] = found[block.b : block.b + block.size]
@@ -29,3 +32,13 @@ def _key(message: Message, known: Sequence[Message]) -> tuple[Any, ...]:
     """Name a message: by itself if nobody changed it, else by its place in a conversation."""
     own = known.index(message) if message in known else None
     return message.get("role"), message.get("tool_call_id"), own
+
+
+def _blank(message: Message) -> Message:
+    """Give a message of which nothing is known but its place: the order stays valid."""
+    calls = [
+        {**call, "function": {**call["function"], "arguments": "{}"}}
+        for call in message.get("tool_calls") or ()
+    ]
+    blank: dict[str, Any] = {**message, "content": BLANK}
+    return freeze(blank | ({"tool_calls": calls} if calls else {}))  # type: ignore[no-any-return]

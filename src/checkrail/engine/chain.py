@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from time import perf_counter
@@ -278,7 +278,8 @@ def pinned() -> Iterator[Dispatch | Mark | None]:
     try:
         yield mark
     finally:
-        CURRENT.reset(token)
+        with suppress(ValueError):  # closed from another context, which never had this mark
+            CURRENT.reset(token)
 
 
 def worker(d: Dispatch) -> Bound | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from checkrail.engine.records import HookRecord, RecordKind
 from checkrail.engine.extras import needs
+from checkrail.engine.records import HookRecord, RecordKind
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer

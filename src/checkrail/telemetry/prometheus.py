@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from checkrail.engine.errors import CheckrailError
-from checkrail.engine.records import HookRecord, RecordKind
 from checkrail.engine.extras import needs
+from checkrail.engine.records import HookRecord, RecordKind
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

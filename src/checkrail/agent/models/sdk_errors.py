@@ -54,6 +54,7 @@ BY_CLASS: dict[str, FailureKind] = {
     "JSONDecodeError": "invalid",
     "UnicodeDecodeError": "invalid",
     "APITimeoutError": "timeout",
+    "TimeoutError": "timeout",
     "TimeoutException": "timeout",
     "APIConnectionError": "unreachable",
     "RequestError": "unreachable",

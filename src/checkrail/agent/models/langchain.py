@@ -1,0 +1,164 @@
+"""LangChain's chat models as models of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from checkrail.agent.messages import text_of
+from checkrail.agent.models.foreign_errors import understood
+from checkrail.agent.models.langchain_messages import langchain_messages, read_answer, usage_of
+from checkrail.agent.models.model import ModelError
+from checkrail.agent.models.sdk_errors import Asked
+from checkrail.agent.models.sdk_model import SHORTEST_SECRET
+from checkrail.engine.extras import needs
+from checkrail.engine.frozen import freeze, thaw
+from checkrail.engine.values import AssistantMessage, ModelRequest
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.runnables import Runnable
+
+MODEL_FIELDS = ("model", "model_name", "model_id")
+"""Where chat models keep the name of their model."""
+
+TOOL_PARAMS = ("tool_choice", "parallel_tool_calls", "strict")
+"""What is said with the tools: every integration writes it in its provider's way."""
+
+
+class LangChainModel:
+    """A LangChain chat model, asked by the loop; `params` are bound to each call.
+
+    A request may name another model of the same provider: it goes to a copy of the chat model with
+    that name. Retries, timeouts, callbacks and tracing are the chat model's own.
+    """
+
+    def __init__(
+        self,
+        chat_model: BaseChatModel,
+        *,
+        name: str | None = None,
+        provider: str | None = None,
+        **params: Any,
+    ) -> None:
+        with needs("langchain-core", "LangChainModel", "langchain"):
+            from langchain_core.language_models import BaseChatModel
+        if not isinstance(chat_model, BaseChatModel):
+            raise TypeError(
+                f"LangChainModel takes a LangChain chat model, not {type(chat_model).__name__}: "
+                "give it the chat model itself, and as keywords what you would bind to it",
+            )
+        self.chat_model = chat_model
+        field = _model_field(chat_model)
+        self.name = name or (getattr(chat_model, field) if field else type(chat_model).__name__)
+        self.provider = provider or _provider(chat_model)
+        self.params: Mapping[str, Any] = freeze(params)
+
+    def __repr__(self) -> str:
+        return f"LangChainModel({self.name!r})"
+
+    async def complete(self, request: ModelRequest) -> AssistantMessage:
+        """Give the whole answer, or raise `ModelError`."""
+        bound, messages = self._prepared(request)
+        with self._failures(request, []):
+            return read_answer([await bound.ainvoke(messages)], self._asked(request).model)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[str | AssistantMessage]:
+        """Give the answer's text as it comes, and at last the whole answer."""
+        bound, messages = self._prepared(request)
+        chunks: list[AIMessage] = []
+        with self._failures(request, chunks):
+            async with aclosing(bound.astream(messages)) as pieces:  # type: ignore[type-var]
+                async for chunk in pieces:
+                    chunks.append(chunk)
+                    if text := text_of(chunk.content):
+                        yield text
+            yield read_answer(chunks, self._asked(request).model)
+
+    def _prepared(self, request: ModelRequest) -> tuple[Runnable[Any, AIMessage], list[Any]]:
+        try:
+            return self._bound(request), langchain_messages(request.messages)
+        except ModelError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an integration may raise anything
+            raise self._asked(request).failure(error) from None
+
+    def _bound(self, request: ModelRequest) -> Runnable[Any, AIMessage]:
+        bound: Any = _with_usage(self._named(request))
+        tools: list[Any] = thaw(request.tools)
+        params = _params(bound, thaw(request.params), tools)
+        with_tools = {name: params.pop(name) for name in TOOL_PARAMS if name in params}
+        if tools:
+            try:
+                bound = bound.bind_tools(tools, **with_tools)
+            except NotImplementedError:
+                told = f"{type(self.chat_model).__name__} takes no tools: it has no bind_tools"
+                raise ModelError(f"{told}. Use another chat model, or no tools") from None
+        return bound.bind(**params) if params else bound  # type: ignore[no-any-return]
+
+    def _named(self, request: ModelRequest) -> BaseChatModel:
+        """Give the chat model that a request names, which a hook may have changed."""
+        wanted = request.model
+        if wanted in (None, "", self.name):
+            return self.chat_model
+        field = _model_field(self.chat_model)
+        if field is None or getattr(self.chat_model, "deployment_name", None):
+            raise ModelError(
+                f"model {wanted!r} was asked for, but {type(self.chat_model).__name__} is bound to "
+                f"{self.name!r}: leave the request's model as it is, or block the request",
+            )
+        return self.chat_model.model_copy(update={field: wanted})
+
+    def _asked(self, request: ModelRequest) -> Asked:
+        secrets = tuple(_secrets(self.chat_model))
+        key = "the one that the chat model was made with"
+        return Asked(self.provider or "LangChain", request.model or self.name, key, secrets)
+
+    @contextmanager
+    def _failures(self, request: ModelRequest, chunks: Sequence[AIMessage]) -> Iterator[None]:
+        try:
+            yield
+        except ModelError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a provider's SDK may raise anything
+            # The provider's error may name the key, and so may the errors beneath it.
+            raise self._asked(request).failure(understood(error), usage_of(chunks)) from None
+
+
+def _model_field(chat_model: BaseChatModel) -> str | None:
+    fields = (name for name in MODEL_FIELDS if name in type(chat_model).model_fields)
+    return next((name for name in fields if isinstance(getattr(chat_model, name), str)), None)
+
+
+def _provider(chat_model: BaseChatModel) -> str | None:
+    # LangChain has integrations override this, for tracing: the provider is named nowhere else.
+    return chat_model._get_ls_params().get("ls_provider")  # noqa: SLF001
+
+
+def _with_usage(chat_model: BaseChatModel) -> BaseChatModel:
+    """Have tokens counted in streams too, unless whoever made the chat model decided on it."""
+    if getattr(chat_model, "stream_usage", False) is None:
+        return chat_model.model_copy(update={"stream_usage": True})
+    return chat_model
+
+
+def _params(chat_model: Any, params: dict[str, Any], tools: list[Any]) -> dict[str, Any]:
+    """Move a response format past OpenAI's SDK, which would want all tools to be strict."""
+    wanted = params.get("response_format")
+    by_responses = getattr(chat_model, "_use_responses_api", None)
+    if by_responses is None or not isinstance(wanted, dict):
+        return params
+    if by_responses(params | ({"tools": tools} if tools else {})):
+        return params
+    own, given = getattr(chat_model, "extra_body", None), params.get("extra_body")
+    body = (own or {}) | (given or {}) | {"response_format": params.pop("response_format")}
+    return params | {"extra_body": body}
+
+
+def _secrets(chat_model: BaseChatModel) -> Iterable[str]:
+    for value in vars(chat_model).values():
+        secret = value.get_secret_value() if hasattr(value, "get_secret_value") else None
+        if isinstance(secret, str) and len(secret) >= SHORTEST_SECRET:
+            yield secret

@@ -1,0 +1,110 @@
+"""A conversation in LangChain's messages, and its answers read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from checkrail.agent.messages import text_of
+from checkrail.agent.models.arguments import read_calls
+from checkrail.agent.models.sdk_errors import InvalidAnswer
+from checkrail.agent.usage import added
+from checkrail.engine.frozen import thaw
+from checkrail.engine.values import AssistantMessage
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage, BaseMessage
+
+MODELS = ("model_name", "model", "model_id")
+STOPS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+"""What providers call it in the metadata of a response."""
+
+CALLS = frozenset(
+    ["tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call"],
+)
+"""Parts that say what `tool_calls` says: sent back, they would undo a hook's change of a call."""
+
+PLAIN = frozenset({"type", "text", "id", "index"})
+"""What a part may have and still be mere text."""
+
+
+def langchain_messages(messages: Iterable[Mapping[str, Any]]) -> list[BaseMessage]:
+    """Write a conversation in LangChain's messages; parts it does not know are passed on."""
+    from langchain_core.messages import convert_to_messages
+
+    return convert_to_messages([_with_status(message) for message in thaw([*messages])])
+
+
+def _with_status(message: dict[str, Any]) -> dict[str, Any]:
+    if message.pop("is_error", False):
+        message["status"] = "error"
+    return message
+
+
+def read_answer(pieces: Sequence[AIMessage], model: str) -> AssistantMessage:
+    """Read an answer that came as one message, or as the chunks of a stream."""
+    answer = _added_up(pieces)
+    content = _content(answer.content)
+    stop = _told(pieces, STOPS)
+    refusal = answer.additional_kwargs.get("refusal")
+    if refusal and not content:
+        content, stop = refusal, "refusal"
+    calls, metadata = read_calls(_calls(answer))
+    named = _told(pieces, MODELS) or model
+    return AssistantMessage(content, calls, named, usage_of(pieces), stop, metadata)
+
+
+def _added_up(pieces: Sequence[Any]) -> Any:
+    from langchain_core.messages import AIMessage
+
+    if not all(isinstance(piece, AIMessage) for piece in pieces):
+        raise InvalidAnswer(f"it is no AIMessage, but {type(pieces[0]).__name__}")
+    return pieces[0] if len(pieces) == 1 else pieces[0] + [*pieces[1:]]
+
+
+def usage_of(pieces: Iterable[AIMessage]) -> dict[str, Any] | None:
+    """Count the tokens of what came so far, in the words of every model here."""
+    usage: dict[str, Any] = {}
+    for piece in pieces:
+        usage = added(usage, piece.usage_metadata)
+    for name in ("input", "output"):
+        if details := usage.pop(f"{name}_token_details", None):
+            usage[f"{name}_tokens_details"] = {_counted(key): n for key, n in details.items()}
+    return usage or None
+
+
+def _counted(name: str) -> str:
+    name = "cached" if name == "cache_read" else name
+    return name if name.endswith("_tokens") else f"{name}_tokens"
+
+
+def _told(pieces: Sequence[AIMessage], names: tuple[str, ...]) -> str | None:
+    """Find something in the metadata, the latest word first: added up, it would be repeated."""
+    for piece in reversed(pieces):
+        found = (piece.response_metadata.get(name) for name in names)
+        if told := next((value for value in found if isinstance(value, str) and value), None):
+            return told
+    return None
+
+
+def _calls(answer: Any) -> Iterator[tuple[str, str, Any]]:
+    """Give the calls as they were written: LangChain completes arguments that a stream cut off."""
+    written = getattr(answer, "tool_call_chunks", None)
+    for call in written or [*answer.tool_calls, *answer.invalid_tool_calls]:
+        yield call["id"] or "", call["name"] or "", call["args"] or {}
+
+
+def _content(content: str | list[Any]) -> str | list[Any]:
+    if isinstance(content, str):
+        return content
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    kept = [_without_index(part) for part in parts if part.get("type") not in CALLS]
+    return text_of(kept) if all(_is_text(part) for part in kept) else kept
+
+
+def _without_index(part: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name != "index"}
+
+
+def _is_text(part: dict[str, Any]) -> bool:
+    return part.get("type") == "text" and {name for name, value in part.items() if value} <= PLAIN

@@ -1,0 +1,161 @@
+"""Models of any provider that LiteLLM's SDK knows, for those who have installed it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import importlib
+import random
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+from checkrail.agent.models.foreign_errors import beneath, understood
+from checkrail.agent.models.litellm_answer import LiteLLMDraft, with_thinking_blocks
+from checkrail.agent.models.model import ModelError
+from checkrail.agent.models.openai import OpenAIModel
+from checkrail.agent.models.sdk_errors import Asked
+from checkrail.engine.extras import MissingExtraError
+from checkrail.engine.values import ModelRequest
+
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 60.0
+"""How long to wait before asking again, in seconds."""
+
+
+class LiteLLMModel(OpenAIModel):
+    """A model by the name that LiteLLM knows it by, such as `anthropic/claude-sonnet-5`.
+
+    The API key is `api_key`, or where LiteLLM looks for it. `timeout` is LiteLLM's; `max_retries`
+    are made here, as it makes them for some providers only. Params are asked for each time, and
+    may be any that LiteLLM knows. It answers for all providers in the words of OpenAI's chat API.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float | None = 600,
+        max_retries: int = 2,
+        provider: str | None = None,
+        **params: Any,
+    ) -> None:
+        self._litellm = _litellm()
+        provider = provider or _provider(self._litellm, name, base_url)
+        self.key_names = (f"{provider.upper()}_API_KEY",)
+        super().__init__(
+            name,
+            base_url=base_url,
+            api_key=api_key,
+            timeout=timeout,
+            max_retries=max_retries,
+            provider=provider,
+            client=self._litellm,
+            **params,
+        )
+
+    def _create(self, client: Any) -> Callable[..., Any]:  # noqa: ARG002 - there is but one
+        return self._answered
+
+    async def _answered(self, **arguments: Any) -> Any:
+        tried = 0
+        while True:
+            handled = sys.exception()
+            try:
+                answer = await self._litellm.acompletion(**arguments)
+            except Exception as error:  # noqa: BLE001 - LiteLLM speaks for many SDKs
+                told = _plainly(error, handled)
+                if tried >= self._max_retries or not _may_pass(told):
+                    raise told from told.__cause__
+                pause = _pause(error, tried)
+            else:
+                return _Pieces(answer) if arguments.get("stream") else answer
+            await asyncio.sleep(pause)
+            tried += 1
+
+    def _arguments(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+        if "claude" in (request.model or self.name):
+            messages = [with_thinking_blocks(message) for message in request.messages]
+            request = dataclasses.replace(request, messages=messages)
+        connection = {
+            "api_key": self._api_key,
+            "base_url": self._base_url,
+            "timeout": self._timeout,
+            "max_retries": 0,
+        }
+        given = {name: value for name, value in connection.items() if value is not None}
+        return given | super()._arguments(request, stream=stream)
+
+    def _draft(self, model: str) -> LiteLLMDraft:
+        return LiteLLMDraft(model)
+
+
+class _Pieces:
+    """A stream of LiteLLM's, which is closed and fails as those of SDKs do."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        handled = sys.exception()
+        try:
+            return await anext(self._stream)
+        except StopAsyncIteration:
+            raise
+        except Exception as error:  # noqa: BLE001 - LiteLLM speaks for many SDKs
+            told = _plainly(error, handled)
+            raise told from told.__cause__
+
+    async def close(self) -> None:
+        await self._stream.aclose()
+
+
+def _litellm() -> Any:
+    try:
+        litellm = importlib.import_module("litellm")
+    except ImportError:
+        told = "LiteLLMModel needs LiteLLM, which no extra of Checkrail brings"
+        raise MissingExtraError(f"{told}: pip install litellm") from None
+    # Else it prints advice to standard output, which may be the user's terminal or data.
+    litellm.suppress_debug_info = True  # type: ignore[attr-defined]
+    return litellm
+
+
+def _provider(litellm: Any, name: str, base_url: str | None) -> str:
+    try:
+        _, provider, *_ = litellm.get_llm_provider(name, api_base=base_url)
+    except Exception:  # noqa: BLE001 - whatever is wrong with the name, a call will tell
+        provider = name.partition("/")[0]
+    return str(provider)
+
+
+def _may_pass(error: Exception) -> bool:
+    if isinstance(error, ModelError):
+        return False
+    return Asked("", "", "").failure(error).kind in ("timeout", "unreachable")
+
+
+def _pause(error: Exception, tried: int) -> float:
+    """Say how long to wait, in seconds: as the provider asks, unless that is far too long."""
+    headers: Any = getattr(error, "litellm_response_headers", None) or {}
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with suppress(ValueError, TypeError):
+            asked = float(headers.get(name)) * unit
+            if 0 < asked <= LONGEST_PAUSE:
+                return asked
+    return min(FIRST_PAUSE * 2.0**tried, 8.0) * random.uniform(0.75, 1)  # noqa: S311 - no secret
+
+
+def _plainly(error: Exception, handled: BaseException | None) -> Exception:
+    cause = beneath(error, "litellm", handled)
+    if isinstance(cause, ImportError):
+        package = (cause.name or "").partition(".")[0]
+        told = f"LiteLLM needs the package {package!r} for this, which is not installed"
+        return ModelError(f"{told}: pip install {package}")
+    return understood(cause)
