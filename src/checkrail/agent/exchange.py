@@ -11,7 +11,7 @@ from typing import Any
 from checkrail.agent.endings import Failing, survived
 from checkrail.agent.events import Emit, ToolFinished, ToolStarted
 from checkrail.agent.messages import Message, assistant_message, is_parts, tool_message
-from checkrail.agent.patience import CancelledWithin, TookTooLong, ended, within
+from checkrail.agent.patience import CancelledWithin, TookTooLong, settled, within
 from checkrail.agent.tools.tool import Tool, ToolContext, ToolError
 from checkrail.engine.errors import suggestion, told
 from checkrail.engine.points import Decision, HookPoint
@@ -70,10 +70,7 @@ class Exchange:
     async def run(self) -> None:
         """Call the tools, all at once. The first failure of the run cancels the others."""
         tasks = [asyncio.create_task(self._handle(handling)) for handling in self.handled]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        finally:
-            await ended(tasks)
+        await settled(tasks)
         for task in tasks:
             if task.done() and not task.cancelled():
                 task.result()

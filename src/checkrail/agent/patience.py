@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import FIRST_EXCEPTION
 from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 
@@ -30,12 +31,7 @@ class CancelledWithin(Exception):
 async def within(timeout: float | None, work: Coroutine[Any, Any, T]) -> T:
     """Give what some work gives, or raise what it raises; a cancellation from outside ends it."""
     task = asyncio.create_task(work)
-    try:
-        done, _ = await asyncio.wait([task], timeout=timeout)
-    finally:
-        if not task.done():
-            await ended([task])
-    if not done:
+    if not await settled([task], timeout):
         raise TookTooLong
     try:
         return task.result()
@@ -43,13 +39,38 @@ async def within(timeout: float | None, work: Coroutine[Any, Any, T]) -> T:
         raise CancelledWithin from error
 
 
-async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
+async def settled(tasks: Collection[asyncio.Task[Any]], timeout: float | None = None) -> bool:
+    """Wait for tasks until they are done or one has failed, and leave none of them at work.
+
+    Say whether they had come to that by themselves, in time.
+    """
+    try:
+        done, working = await asyncio.wait(tasks, timeout=timeout, return_when=FIRST_EXCEPTION)
+    except GeneratorExit:  # nothing can be waited for any more
+        for task in tasks:
+            task.cancel()
+        raise
+    except BaseException:
+        await _ended(tasks)
+        raise
+    if working:
+        await _ended(tasks)
+    _see(done)
+    return not working
+
+
+async def _ended(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait for them; what will not end is left behind."""
     for task in tasks:
         task.cancel()
     done, stuck = await asyncio.wait(tasks, timeout=GRACE)
-    for task in done:
-        if not task.cancelled():
-            task.exception()  # seen, whether or not anybody still wants to know
+    _see(done)
     for task in stuck:
         log.error("a model or tool goes on although nobody waits for it any more: %s", task)
+
+
+def _see(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Look at how tasks ended, whether or not anybody wants to know: else Python complains."""
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()

@@ -19,6 +19,8 @@ def redacted(ours: Sequence[Message], theirs: Sequence[Message]) -> list[Message
     over. What was left out is blanked, for it may have been the secret. What is alike is matched
     from the end, where the two are most likely to agree.
     """
+    if [*map(_place, ours)] == [*map(_place, theirs)]:
+        return [*theirs]
     known = [message for message in ours if message in theirs]
     mine, yours = ([_key(m, known) for m in reversed(found)] for found in (ours, theirs))
     kept = [_blank(message) for message in reversed(ours)]
@@ -30,8 +32,11 @@ def redacted(ours: Sequence[Message], theirs: Sequence[Message]) -> list[Message
 
 def _key(message: Message, known: Sequence[Message]) -> tuple[Any, ...]:
     """Name a message: by itself if nobody changed it, else by its place in a conversation."""
-    own = known.index(message) if message in known else None
-    return message.get("role"), message.get("tool_call_id"), own
+    return *_place(message), known.index(message) if message in known else None
+
+
+def _place(message: Message) -> tuple[Any, Any]:
+    return message.get("role"), message.get("tool_call_id")
 
 
 def _blank(message: Message) -> Message:
