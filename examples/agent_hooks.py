@@ -5,41 +5,38 @@
 - After an unknown column, the schema is put into the conversation.
 - A question that was answered before does not reach the model.
 
-The loop below is as small as a loop can be; the model and the database are scripted.
+The model answers from a script, and the database is made up: it runs without a network.
 """
 
 import asyncio
 import dataclasses
 
-from checkrail import AssistantMessage, HookRegistry, ModelRequest, ToolCall, ToolResult
-from checkrail.styles import LIVE, AgentEvent, AgentStatus, HookDecision, Live, on
+from checkrail import Agent, AgentResponse, AssistantMessage, ModelRequest, ToolCall, ToolResult
+from checkrail.agent import ToolError
+from checkrail.styles import AgentEvent, AgentStatus, HookDecision
+from checkrail.testing import ScriptedModel
 
 MANUAL = {"ORA-00904": "a column is misspelt or does not exist"}
 SCHEMA = "orders(id, customer, total)"
 
-MODEL = [
-    AssistantMessage(
-        tool_calls=[ToolCall(id="1", name="sql", args={"query": "SELECT sum FROM orders"})]
-    ),
-    AssistantMessage(
-        tool_calls=[ToolCall(id="2", name="sql", args={"query": "SELECT total FROM orders"})]
-    ),
-    AssistantMessage("You sold for 420."),
-    AssistantMessage("<plan>Add up the totals.</plan> You sold for 420."),
+SCRIPT = [
+    ToolCall("1", "sql", {"query": "SELECT sum FROM orders"}),
+    ToolCall("2", "sql", {"query": "SELECT total FROM orders"}),
+    "You sold for 420.",
+    "<plan>Add up the totals.</plan> You sold for 420.",
 ]
 
 
-def database(call: ToolCall) -> ToolResult:
-    if "sum" in call.args["query"]:
-        error = 'ORA-00904: "SUM": invalid identifier'
-        return ToolResult(call.id, call.name, content=error, is_error=True, error=error)
-    return ToolResult(call.id, call.name, content="420")
+async def sql(query: str) -> str:
+    """Ask the database."""
+    if "sum" in query:
+        raise ToolError('ORA-00904: "SUM": invalid identifier')
+    return "420"
 
 
-class SqlAgent:
+class SqlAgent(Agent):
     def __init__(self) -> None:
-        self.registry = HookRegistry()
-        self.model = iter(MODEL)
+        super().__init__(ScriptedModel(SCRIPT), tools=[sql], name="sql")
         self.cache: dict[str, str] = {}
 
         self.on(AgentEvent.BEFORE_FINAL_RESPONSE).when(self.missing_plan).handle(
@@ -58,9 +55,7 @@ class SqlAgent:
             decision=HookDecision.STOP,
             value=self.cached_answer,
         )
-
-    def on(self, event: AgentEvent):
-        return on(self.registry, event)
+        self.on(AgentEvent.QUERY_END).handle(value=self.remember)
 
     def missing_plan(self, status: AgentStatus) -> bool:
         return "<plan>" not in status.assistant_message.content
@@ -89,48 +84,21 @@ class SqlAgent:
     def cached_answer(self, status: AgentStatus, request: ModelRequest) -> AssistantMessage:
         return AssistantMessage(status.agent.cache[request.messages[-1]["content"]])
 
-    async def run(self, question: str) -> str:
-        history = [{"role": "user", "content": question}]
-        live = Live(agent=self, history=history)
-        scope = self.registry.scope(agent_name="sql", metadata={LIVE: live})
-        iteration = 0
-        while True:
-            iteration += 1
-            at = scope.bind(iteration=iteration)
-            before = await at.fire("before_llm_call", ModelRequest(messages=history))
-            if before.decision == "stop":
-                print(f"  {iteration}. the model is not asked")
-                return before.value.content
-            message = next(self.model)
-            if message.tool_calls:
-                await self.call_tool(at, message.tool_calls[0], history)
-                continue
-            final = await at.fire("before_final_response", message)
-            if final.decision != "retry":
-                self.cache[question] = final.value.content
-                print(f"  {iteration}. answer accepted; flags of this run: {live.flags}")
-                return final.value.content
-            print(f"  {iteration}. retry: {final.inject[0]['content']}")
-            history += [{"role": "user", "content": final.reason}, *final.inject]
-
-    async def call_tool(self, scope, call: ToolCall, history: list) -> None:
-        seen = await scope.fire("after_tool_call", database(call))
-        result = seen.value
-        if seen.decision == "block":  # the value is then what was refused
-            result = ToolResult(call.id, call.name, seen.reason, is_error=True)
-        print(f"  {scope.context.iteration}. tool says: {result.content}")
-        history.append({"role": "tool", "content": result.content})
-        if result.is_error:
-            verdict = await scope.fire("on_tool_error", result)
-            history += verdict.inject
-            print(f"     added: {verdict.inject[0]['content']}")
+    def remember(self, status: AgentStatus, response: AgentResponse) -> AgentResponse:
+        if response.stop_reason == "answer":
+            print(f"  accepted; flags of this run: {status.flags}")
+            self.cache[status.conversation_history[0]["content"]] = response.content
+        return response
 
 
 async def main() -> None:
     agent = SqlAgent()
     for _ in range(2):
-        print("What did we sell for?")
-        print(f"  -> {await agent.run('What did we sell for?')}")
+        response = await agent.run("What did we sell for?")
+        print(f"  ended with {response.stop_reason}, {len(agent.model.requests)} requests so far")
+        for message in response.messages:
+            calls = [call["function"]["arguments"] for call in message.get("tool_calls", ())]
+            print(f"  {message['role']}: {', '.join(calls) or message['content']}")
 
 
 if __name__ == "__main__":
