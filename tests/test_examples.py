@@ -1,5 +1,6 @@
 """Runs every example as a user would, and reads what it prints."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,14 +44,20 @@ SAYS = {
         refused by limit: Transfers over 1000 need the finance desk
     """,
     "agent_hooks.py": """
-        1. tool says: ORA-00904: "SUM": invalid identifier (a column is misspelt or does not exist)
-        added: Schema: orders(id, customer, total)
-        2. tool says: 420
-        3. retry: Begin your answer with a <plan>.
-        4. answer accepted; flags of this run: {'schema_shown': True}
-        -> <plan>Add up the totals.</plan> You sold for 420.
-        1. the model is not asked
-        -> <plan>Add up the totals.</plan> You sold for 420.
+        accepted; flags of this run: {'schema_shown': True}
+        ended with answer, 4 requests so far
+        user: What did we sell for?
+        assistant: {"query": "SELECT sum FROM orders"}
+        tool: ORA-00904: "SUM": invalid identifier (a column is misspelt or does not exist)
+        system: Schema: orders(id, customer, total)
+        assistant: {"query": "SELECT total FROM orders"}
+        tool: 420
+        user: Your answer was not accepted. Please answer again.
+        user: Begin your answer with a <plan>.
+        assistant: <plan>Add up the totals.</plan> You sold for 420.
+        ended with stop, 4 requests so far
+        user: What did we sell for?
+        assistant: <plan>Add up the totals.</plan> You sold for 420.
     """,
     "session_hooks.py": """
         before_inbound: no-secrets, tidy
@@ -65,6 +72,16 @@ SAYS = {
 }
 
 
+CHAT = """
+    → lookup {"order": "A-17"}
+    ← lookup: sent on Monday, to ann@example.com
+    Order A-17 was sent on Monday. We wrote to [redacted:email].
+    ← refund failed: Refunds over 100 need the finance desk
+    after_llm_call
+    I am sorry, I cannot refund that much. The finance desk will call you.
+"""
+
+
 def run(name: str, folder: Path) -> str:
     command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
     done = subprocess.run(
@@ -74,12 +91,34 @@ def run(name: str, folder: Path) -> str:
     return done.stdout
 
 
+def assert_says(printed: str, lines: str) -> None:
+    said = [line.strip() for line in printed.splitlines()]
+    left = iter(said)
+    for line in lines.strip().splitlines():
+        assert line.strip() in left, f"{line.strip()!r} is not in its place in: {said}"
+
+
 @pytest.mark.parametrize("name", SAYS)
 def test_an_example_runs_anywhere_and_says_what_it_should(name: str, tmp_path: Path) -> None:
-    said = [line.strip() for line in run(name, tmp_path).splitlines()]
-    left = iter(said)
-    for line in SAYS[name].strip().splitlines():
-        assert line.strip() in left, f"{line.strip()!r} is not in its place in: {said}"
+    assert_says(run(name, tmp_path), SAYS[name])
+
+
+def test_the_chat_can_be_had_as_its_file_tells(tmp_path: Path) -> None:
+    file = EXAMPLES / "chat" / "checkrail.yaml"
+    said = re.findall(r"^# +> (.*)$", file.read_text(), re.MULTILINE)
+    done = subprocess.run(
+        [Path(sys.executable).parent / "checkrail", "chat", file, "--trace"],
+        cwd=tmp_path,
+        input="\n".join(said),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert_says(done.stdout, CHAT)
 
 
 def test_no_example_is_left_out() -> None:

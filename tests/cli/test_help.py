@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-COMMANDS = ["check", "fire", "hooks", "schema"]
+COMMANDS = ["chat", "check", "fire", "hooks", "schema"]
 
 RULES = """
     hooks:
@@ -17,9 +17,12 @@ RULES = """
           tools: [transfer]
           when: tool_call.args.amount > 1000
           block: Transfers over 1000 need the finance desk
+    agents:
+      support: { model: { provider: scripted, replies: [It is on its way.] } }
 """
 
 EXAMPLES_SAY = {
+    "chat": (0, "It is on its way."),
     "check": (0, "limit"),
     "fire": (3, "Transfers over 1000 need the finance desk"),
     "hooks": (0, "takes secrets, e-mail addresses and card numbers out"),

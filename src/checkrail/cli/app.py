@@ -13,6 +13,7 @@ BLOCKED = 3
 FAILED = 4
 
 COMMANDS = {
+    "chat": "Talk to an agent of a file.",
     "check": "Validate a file and print the plan.",
     "fire": "Run the hooks of a file on one event.",
     "hooks": "Show the built-in hooks.",

@@ -4,51 +4,69 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from checkrail.cli.agents import Plan, agent_row, agents_table, plan_of
 from checkrail.cli.files import read, tell
-from checkrail.cli.plan import hook_row, plan_table
+from checkrail.cli.plan import plan_table
 from checkrail.cli.show import as_json, console
 from checkrail.engine.points import HookPoint
-from checkrail.engine.registry import HookRegistry
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command(epilog="Example: checkrail check checkrail.yaml")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
 def command(file: Path, *, as_data: bool) -> None:
-    """Validate FILE and print the plan: each point, each hook in order.
+    """Validate FILE and print the plan: each point, each hook in order, each agent.
 
     FILE is YAML, JSON or TOML. All of its problems are told at once, with their lines.
     """
     loaded = read(file, as_data=as_data)
-    registry = HookRegistry()
-    registry.swap(loaded.specs)
-    plan = {
-        str(point): [hook_row(bound) for bound in registry.bound(point)]
-        for point in HookPoint
-        if registry.has(point)
-    }
-    off = [spec.name for spec in loaded.specs if spec.mode == "off"]
+    plan, off = plan_of(loaded.specs)
+    agents = {name: agent_row(agent) for name, agent in loaded.agents.items()}
     if as_data:
         warnings = [dataclasses.asdict(warning) for warning in loaded.warnings]
         told = {"file": str(file), "ok": True, "warnings": warnings, "plan": plan, "off": off}
-        click.echo(as_json(told))
+        click.echo(as_json(told | ({"agents": agents} if agents else {})))
         return
     tell(loaded.warnings, "yellow", "warning: ")
-    _print_plan(file, plan, off)
-
-
-def _print_plan(file: Path, plan: dict[str, list[dict[str, Any]]], off: list[str]) -> None:
     out = console()
+    _print_plan(out, plan, off)
+    _print_agents(out, agents)
+    out.print(f"{file}: {_counted(plan)}{_number(agents)}", markup=False)
+
+
+def _print_plan(out: Console, plan: Plan, off: list[str], agent: str = "") -> None:
+    of, within = (f" of {agent}", f" in {agent}") if agent else ("", "")
     for point, rows in plan.items():
-        out.print(f"[bold cyan]{point}[/]")
+        out.print(f"[bold cyan]{point}[/]{of}")
         out.print(plan_table(rows))
         out.print()
     if off:
-        out.print(f"switched off: {', '.join(off)}", style="dim", markup=False)
+        out.print(f"switched off{within}: {', '.join(off)}", style="dim", markup=False)
+
+
+def _print_agents(out: Console, agents: dict[str, dict[str, Any]]) -> None:
+    if not agents:
+        return
+    out.print("[bold cyan]agents[/]")
+    out.print(agents_table(agents))
+    out.print()
+    for name, row in agents.items():
+        _print_plan(out, row["plan"], row["off"], name)
+
+
+def _counted(plan: Plan) -> str:
     count = len({row["name"] for rows in plan.values() for row in rows})
     noun = "hook" if count == 1 else "hooks"
-    out.print(f"{file}: {count} {noun} at {len(plan)} of {len(HookPoint)} points", markup=False)
+    return f"{count} {noun} at {len(plan)} of {len(HookPoint)} points"
+
+
+def _number(agents: dict[str, dict[str, Any]]) -> str:
+    noun = "agent" if len(agents) == 1 else "agents"
+    return f", {len(agents)} {noun}" if agents else ""

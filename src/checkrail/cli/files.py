@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 def read(path: Path, *, as_data: bool) -> Loaded:
     """Load a file, or print everything that is wrong with it and leave."""
+    from checkrail.agent.blueprint import check_tools
     from checkrail.config import ConfigError, load
 
     try:
         with contextlib.redirect_stdout(sys.stderr):  # what hooks print is not the result
-            return load(path)
+            return load(path, check_tools=check_tools)
     except ConfigError as error:
         problems = error.problems
     if as_data:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from checkrail.config.agent_tools import CheckTools
+from checkrail.config.agents import AGENT_NAME, AgentConfig, AgentReader
 from checkrail.config.builder import Builder
 from checkrail.config.document import FORMATS, Document, parse, read
 from checkrail.config.entries import Entry, EntryReader
@@ -18,6 +19,7 @@ from checkrail.config.environment import Environment
 from checkrail.config.kinds import hook_form, is_reference, seconds, text
 from checkrail.config.modules import files_of, importable, own_modules
 from checkrail.config.problems import Problem, Report, Where, described, scrubbed
+from checkrail.config.schema import blueprint_of
 from checkrail.config.settings import Settings, read_settings, top_level
 from checkrail.config.targets import Importer
 from checkrail.engine.errors import UnknownPointError, suggestion
@@ -25,9 +27,6 @@ from checkrail.engine.hook import HookSpec
 from checkrail.engine.points import ALIASES, HookPoint, places
 
 log = logging.getLogger("checkrail.config")
-
-
-AGENT_NAME = re.compile(r"\w+(?:[-.]\w+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +45,22 @@ class Loaded:
     modules: tuple[str, ...] = field(repr=False)
     digest: str
     secrets: Mapping[str, str] = field(repr=False, default_factory=dict)
+    agents: Mapping[str, AgentConfig] = field(default_factory=dict)
 
     def scrubbed(self, text: str) -> str:
         """Take the values of the variables that the file uses out of a text."""
         return scrubbed(text, self.secrets)
 
 
-def load(path: str | Path) -> Loaded:
-    """Load a file, or raise `ConfigError` with everything that is wrong with it."""
+def load(path: str | Path, *, check_tools: CheckTools | None = None) -> Loaded:
+    """Load a file, or raise `ConfigError` with everything that is wrong with it.
+
+    `check_tools` has more to say of the tools of agents than that they can be imported.
+    """
     path = Path(path)
     report = Report(str(path))
     document = read(path, report)
-    return _loaded(document, report, path.absolute())
+    return _loaded(document, report, path.absolute(), check_tools)
 
 
 def load_text(
@@ -73,7 +76,7 @@ def load_text(
     report = Report(name)
     folder = Path.cwd() if base is None else Path(base)
     document = parse(text.encode(errors="surrogatepass"), format, folder, report)
-    return _loaded(document, report, None)
+    return _loaded(document, report, None, None)
 
 
 def load_blueprint_hooks(
@@ -100,14 +103,19 @@ def load_blueprint_hooks(
     builder = Builder(report, importer, settings.defaults, f"{agent_name}.")
     reader = EntryReader(report, Environment(settings.env_allow, report), settings.defaults)
     reader.define(dict(definitions or {}), ("definitions",))
-    _build(dict(hooks), reader, builder)
+    _build(dict(hooks), ("hooks",), reader, builder)
     report.raise_if_any(sorted(importer.files))
     for warning in report.warnings:
         log.warning("%s", warning)
     return tuple(builder.specs.values())
 
 
-def _loaded(document: Document | None, report: Report, file: Path | None) -> Loaded:
+def _loaded(
+    document: Document | None,
+    report: Report,
+    file: Path | None,
+    check_tools: CheckTools | None,
+) -> Loaded:
     own = () if file is None else (file,)
     if document is None:
         report.raise_if_any(own)
@@ -116,12 +124,13 @@ def _loaded(document: Document | None, report: Report, file: Path | None) -> Loa
     _check_said(document.data, report)
     settings = read_settings(top, document.base, report)
     importer = Importer(document.base)
-    builder = Builder(report, importer, settings.defaults, "")
     reader = EntryReader(report, Environment(settings.env_allow, report), settings.defaults)
     before = {*sys.modules}
     with importable(settings.python_path):
         reader.define(top.get("definitions"), ("definitions",))
-        _build(top.get("hooks"), reader, builder)
+        builder = Builder(report, importer, settings.defaults, _prefix(document.data))
+        _build(top.get("hooks"), ("hooks",), reader, builder)
+        agents = _agents(document.data, reader, importer, check_tools)
         modules = own_modules(before, importer.files, settings.python_path)
         files = (*own, *sorted(importer.files | files_of(modules)))
         report.raise_if_any(files)
@@ -134,7 +143,34 @@ def _loaded(document: Document | None, report: Report, file: Path | None) -> Loa
         modules=tuple(sorted(modules)),
         digest=_digest(document.digest, files[len(own) :]),
         secrets=report.secrets,
+        agents=agents,
     )
+
+
+def _prefix(data: Any) -> str:
+    """Give what unnamed hooks are called by: in a blueprint, its agent."""
+    return "" if blueprint_of(data) is None else f"{data.get('name')}."
+
+
+def _agents(
+    data: Any,
+    reader: EntryReader,
+    importer: Importer,
+    check_tools: CheckTools | None,
+) -> dict[str, AgentConfig]:
+    def hooks(name: str, given: Any, where: Where) -> tuple[HookSpec, ...]:
+        builder = Builder(reader.report, importer, reader.defaults, f"{name}.")
+        _build(given, where, reader, builder)
+        return tuple(builder.specs.values())
+
+    agents = AgentReader(reader.environment, importer, hooks, check_tools)
+    blueprint = blueprint_of(data)
+    if blueprint is not None:
+        agent = agents.blueprint(data, blueprint)
+        return {} if agent is None else {agent.name: agent}
+    if isinstance(data, dict) and "agents" in data:
+        return agents.section(data["agents"], ("agents",))
+    return {}
 
 
 def _check_said(data: Any, report: Report) -> None:
@@ -146,9 +182,9 @@ def _check_said(data: Any, report: Report) -> None:
         report.add(("hooks",), "found nothing", "points and their hooks", meant)
 
 
-def _build(hooks: Any, reader: EntryReader, builder: Builder) -> None:
+def _build(hooks: Any, where: Where, reader: EntryReader, builder: Builder) -> None:
     """Read everything under `hooks`: an object by its path, and the hooks of each point."""
-    report, where = reader.report, ("hooks",)
+    report = reader.report
     if hooks is None:
         return
     if not isinstance(hooks, dict):
@@ -156,25 +192,27 @@ def _build(hooks: Any, reader: EntryReader, builder: Builder) -> None:
         hint = f"write hooks: {{path: {hooks}}}" if is_reference(hooks) else ""
         report.add(where, f"found {described(hooks)}", expected, hint)
         return
-    _build_object(hooks, reader, builder)
+    _build_object(hooks, where, reader, builder)
     points = {key: value for key, value in hooks.items() if key not in ("path", "timeout")}
     builder.add_entries([*_entries(points, where, reader)])
 
 
-def _build_object(hooks: Mapping[str, Any], reader: EntryReader, builder: Builder) -> None:
-    report, where = reader.report, ("hooks", "path")
+def _build_object(
+    hooks: Mapping[str, Any], where: Where, reader: EntryReader, builder: Builder
+) -> None:
+    report, at = reader.report, (*where, "path")
     timeout = hooks.get("timeout")
-    if timeout is not None and not seconds(timeout, ("hooks", "timeout"), report):
+    if timeout is not None and not seconds(timeout, (*where, "timeout"), report):
         timeout = None
-    if "path" in hooks and text(hooks["path"], where, report):
+    if "path" in hooks and text(hooks["path"], at, report):
         before = len(report.problems)
-        path = reader.environment.expand(hooks["path"], where)
+        path = reader.environment.expand(hooks["path"], at)
         if len(report.problems) == before:
-            builder.add_object(path, timeout, where)
+            builder.add_object(path, timeout, at)
     elif "timeout" in hooks and "path" not in hooks:
         hint = "defaults.timeout is for all hooks"
         found = "`timeout` without `path`"
-        report.add(("hooks", "timeout"), found, "a `path` that it is for", hint)
+        report.add((*where, "timeout"), found, "a `path` that it is for", hint)
 
 
 def _entries(points: Mapping[str, Any], where: Where, reader: EntryReader) -> Iterator[Entry]:

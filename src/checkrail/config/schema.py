@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from checkrail.config.kinds import (
     Check,
     Choice,
+    Kind,
     anything,
     count,
     flag,
@@ -70,6 +71,7 @@ TOP: dict[str, Check] = {
     "env": anything,
     "history": Choice(("full", "digest", "off")),
     "max_retries": count,
+    "agents": anything,
 }
 """Keys of the file itself."""
 
@@ -81,10 +83,47 @@ DEFAULTS: dict[str, Check] = {
 
 ENV: dict[str, Check] = {"allow": texts}
 
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+KINDS = ("autonomous", "graph", "procedural")
+"""Kinds of agents."""
+
+AGENT: dict[str, Check] = {
+    "type": Choice(KINDS),
+    "model": anything,
+    "system_prompt": text,
+    "description": text,
+    "tools": anything,
+    "mcp": anything,
+    "output_schema": mapping,
+    "max_iterations": Kind("a whole number, 1 or more", _is_positive),
+    "model_timeout": seconds,
+    "hooks": anything,
+    "parameters_schema": mapping,
+    "tags": texts,
+    "demands": anything,
+    "enabled": flag,
+}
+"""Keys of an autonomous agent; the last four are read by the run server."""
+
+AGENT_WORDS = {
+    **dict.fromkeys(("instructions", "prompt", "system", "system_message"), "system_prompt"),
+    **dict.fromkeys(("llm", "model_name"), "model"),
+    **dict.fromkeys(("functions", "handoffs", "subagents", "sub_agents"), "tools"),
+    **dict.fromkeys(("mcpServers", "mcp_servers", "servers"), "mcp"),
+    **dict.fromkeys(("output_type", "response_format", "schema"), "output_schema"),
+    **dict.fromkeys(("iterations", "max_steps", "max_turns"), "max_iterations"),
+    **dict.fromkeys(("timeout", "timeout_seconds"), "model_timeout"),
+    "kind": "type",
+}
+"""What keys of an agent are called elsewhere."""
+
 OTHER_PARTS = frozenset(
     {
         "$schema",
-        "agents",
         "auth",
         "base_image",
         "channels",
@@ -161,6 +200,16 @@ def entry_keys() -> Mapping[str, Check]:
     imported = {key: check for keys in LOADED.values() for key, check in keys.items()}
     fields = dict.fromkeys(owners(), something) | dict.fromkeys(("replace", "stop"), anything)
     return {"type": types(), **COMMON, **fields, **imported}
+
+
+def blueprint_of(data: Any) -> dict[str, Any] | None:
+    """Give what a file says of an agent, if the file is the blueprint of one."""
+    if not isinstance(data, dict) or "agents" in data:
+        return None
+    if "model" not in data and data.get("type") != KINDS[0]:
+        return None
+    words = AGENT_WORDS.keys() - DEFAULTS.keys()
+    return {key: item for key, item in data.items() if key in (AGENT.keys() | words) - {"hooks"}}
 
 
 def new_name(module: str) -> str | None:

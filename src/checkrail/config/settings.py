@@ -12,7 +12,7 @@ from checkrail.config.environment import Environment
 from checkrail.config.kinds import ListOf, fitting, text
 from checkrail.config.objects import NO_DEFAULTS, Defaults
 from checkrail.config.problems import Report, Where, described
-from checkrail.config.schema import DEFAULTS, ENV, OTHER_PARTS, TOP
+from checkrail.config.schema import AGENT, DEFAULTS, ENV, OTHER_PARTS, TOP, blueprint_of
 from checkrail.engine.points import ALIASES, HookPoint
 from checkrail.engine.records import History
 
@@ -33,12 +33,13 @@ class Settings:
 def top_level(data: Any, report: Report) -> dict[str, Any]:
     """Give the keys of a file that are read here; those of other parts are left to them."""
     if isinstance(data, Mapping):
+        others = OTHER_PARTS.union(blueprint_of(data) or ())
         data = {
             key: value
             for key, value in data.items()
-            if key not in OTHER_PARTS and not _is_misplaced(key, value, report)
+            if key not in others and not _is_misplaced(key, value, report)
         }
-    return fitting(data, TOP, (), report, also=sorted(OTHER_PARTS))
+    return fitting(data, TOP, (), report, also=sorted(OTHER_PARTS | AGENT.keys()))
 
 
 def _is_misplaced(key: str, value: Any, report: Report) -> bool:
@@ -47,6 +48,8 @@ def _is_misplaced(key: str, value: Any, report: Report) -> bool:
         hint = f"it goes under `defaults`, as in defaults: {{{key}: …}}"
     elif key in (*HookPoint, *ALIASES):
         hint = f"points go under `hooks`, as in hooks: {{{key}: …}}"
+    elif key in AGENT and key not in TOP:
+        hint = f"it goes under the name of an agent, as in agents: {{support: {{{key}: …}}}}"
     else:
         return False
     report.add((key,), f"the key {key!r} at the top of the file", "", hint)

@@ -1,0 +1,177 @@
+"""Models of agents: one of a provider by its name, a script to answer from, or an object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkrail.config.environment import Environment
+from checkrail.config.kinds import Check, Choice, anything, count, fitting, mapping, seconds, text
+from checkrail.config.problems import Report, Where, described
+from checkrail.config.script import read_script
+from checkrail.engine.errors import suggestion
+from checkrail.engine.values import AssistantMessage
+
+PROVIDERS = ("openai", "anthropic", "litellm")
+SCRIPTED = "scripted"
+PROTOCOL = ("name", "provider", "params", "complete", "stream")
+"""What an object has that can be asked as a model."""
+
+_FILE = re.compile(r"\.{0,2}/.*|.*\.py:[\w.]+")
+_MODULE = re.compile(r"[\w.]+:[\w.]+")
+_LEAST_SECRET = 8
+"""A shorter key is no secret, and taking it out would tear messages apart."""
+
+EXPECTED = "provider/name, ./file.py:model, or a mapping"
+
+Import = Callable[[str, Where], Sequence[Any]]
+"""Imports what a reference names: one thing, or none, which is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Which model an agent asks, as `label` shows it.
+
+    `given` is an object that is the model; else `name` is that of one of `provider`, which
+    `options` are for, or a script's, with its `replies`.
+    """
+
+    label: str
+    provider: str = ""
+    name: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    replies: tuple[str | AssistantMessage, ...] = field(default=(), repr=False)
+    given: Any = field(default=None, repr=False)
+
+
+def secret(value: Any, where: Where, report: Report) -> bool:
+    """Let a text pass; what stands in its place is told to nobody."""
+    if isinstance(value, str) and value.strip():
+        return True
+    report.add(where, "found something else", "a text, such as ${NAME}")
+    return False
+
+
+CONNECTION: dict[str, Check] = {
+    "base_url": text,
+    "api_key": secret,
+    "timeout": seconds,
+    "max_retries": count,
+}
+
+MODEL_KEYS: dict[str, Check] = {
+    "provider": Choice((*PROVIDERS, SCRIPTED)),
+    "model": text,
+    **CONNECTION,
+    "params": mapping,
+    "replies": anything,
+}
+_TAKEN = frozenset({*MODEL_KEYS, "client", "name"}) - {"replies"}
+
+
+class ModelReader:
+    """Reads the models of one file; what is wrong with them is reported."""
+
+    def __init__(self, report: Report, environment: Environment, imported: Import) -> None:
+        self.report = report
+        self.environment = environment
+        self.imported = imported
+
+    def read(self, given: Any, where: Where) -> ModelConfig | None:
+        """Read a model, or report why not."""
+        if isinstance(given, str) and given.strip():
+            return self._named(given, where)
+        if not isinstance(given, dict):
+            self.report.add(where, f"found {described(given)}", EXPECTED)
+            return None
+        before = len(self.report.problems)
+        said = fitting(given, MODEL_KEYS, where, self.report)
+        said = {key: self._expanded(key, value, (*where, key)) for key, value in said.items()}
+        if len(self.report.problems) > before:
+            return None
+        if said.get("provider") == SCRIPTED or ("replies" in said and "provider" not in said):
+            return self._scripted(said, where)
+        return self._configured(said, where)
+
+    def _expanded(self, key: str, value: Any, where: Where) -> Any:
+        found = self.environment.expand(value, where)
+        if key == "api_key" and found is value and len(value) >= _LEAST_SECRET:
+            self.report.secrets[value] = "(the api_key)"
+        return found
+
+    def _named(self, given: str, where: Where) -> ModelConfig | None:
+        before = len(self.report.problems)
+        name = self.environment.expand(given, where)
+        if len(self.report.problems) > before:
+            return None
+        if is_import(name):
+            objects = [item for item in self.imported(name, where) if self._asks(item, where)]
+            return ModelConfig(given, given=objects[0]) if objects else None
+        provider, model = self._parts(name, where)
+        return ModelConfig(given, provider, model) if model else None
+
+    def _asks(self, found: Any, where: Where) -> bool:
+        """Say whether an object can be asked as a model."""
+        if isinstance(found, type):
+            told = f"the class {found.__name__}"
+            self.report.add(where, told, "an object", "make one of it there")
+            return False
+        missing = [name for name in PROTOCOL if not hasattr(found, name)]
+        if missing:
+            told = f"an object that is no model: it has no {', '.join(missing)}"
+            self.report.add(where, told, "an object with " + ", ".join(PROTOCOL))
+        return not missing
+
+    def _parts(self, name: str, where: Where) -> tuple[str, str]:
+        """Take provider/name apart; if that fails, there is no name."""
+        provider, _, model = name.partition("/")
+        if not model:
+            hint = f"write openai/{provider}, if it is OpenAI's"
+            self.report.add(
+                where, f"found {described(name)}, which names no provider", EXPECTED, hint
+            )
+        elif provider not in PROVIDERS:
+            near = suggestion(provider, PROVIDERS).strip(" ()")
+            hint = near or f"LiteLLM knows more: litellm/{name}"
+            expected = f"one of: {', '.join(PROVIDERS)}"
+            self.report.add(where, f"unknown provider {provider!r}", expected, hint)
+            return "", ""
+        return provider, model
+
+    def _configured(self, said: Mapping[str, Any], where: Where) -> ModelConfig | None:
+        before = len(self.report.problems)
+        provider, name = said.get("provider", ""), said.get("model", "")
+        if "replies" in said:
+            self.report.add((*where, "replies"), "replies of a provider", "provider: scripted")
+        for key in said.get("params", {}):
+            if key in _TAKEN:
+                hint = f"write `{key}` beside `params`" if key in MODEL_KEYS else ""
+                self.report.add((*where, "params", key), f"`{key}` among `params`", "", hint)
+        if not name:
+            self.report.add(where, "`model` is missing", "the name of a model")
+        elif not provider:
+            provider, name = self._parts(name, (*where, "model"))
+        if len(self.report.problems) > before:
+            return None
+        written = getattr(said["model"], "written", said["model"])
+        label = f"{said['provider']}/{written}" if "provider" in said else written
+        options = {key: said[key] for key in CONNECTION if key in said} | said.get("params", {})
+        return ModelConfig(label, provider, name, options)
+
+    def _scripted(self, said: Mapping[str, Any], where: Where) -> ModelConfig | None:
+        before = len(self.report.problems)
+        for key in said.keys() - {"provider", "model", "replies"}:
+            self.report.add((*where, key), f"`{key}` of a script", "`replies` alone")
+        if "replies" not in said:
+            self.report.add(where, "`replies` is missing", "a list of what the model is to say")
+        replies = read_script(said.get("replies"), (*where, "replies"), self.report)
+        if len(self.report.problems) > before:
+            return None
+        return ModelConfig(SCRIPTED, SCRIPTED, said.get("model", SCRIPTED), replies=replies)
+
+
+def is_import(text: str) -> bool:
+    """Say whether a text names something to import; names of models have colons too."""
+    return bool(_FILE.fullmatch(text) or _MODULE.fullmatch(text))

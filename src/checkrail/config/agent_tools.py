@@ -1,0 +1,165 @@
+"""Tools of agents: functions by their import paths, other agents of the file, MCP servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checkrail.config.agent_models import Import, secret
+from checkrail.config.environment import Environment
+from checkrail.config.kinds import Check, ListOf, fitting, mapping, patterns, seconds, text
+from checkrail.config.problems import Report, Where, described, spelled
+from checkrail.engine.errors import CheckrailError
+
+EXPECTED = "./file.py:function, package.module:function, or agent:name"
+OTHER_AGENT = "agent:"
+
+CheckTools = Callable[[str, Sequence[Any]], Sequence[str]]
+"""Gives the names of an agent's tools, or raises what is wrong with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolConfig:
+    """What an agent can call: things that were imported, or the agent of that name.
+
+    `names` are those that its model knows, as far as they are known before it runs.
+    """
+
+    label: str
+    where: Where
+    names: tuple[str, ...]
+    given: tuple[Any, ...] = field(default=(), repr=False)
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class McpConfig:
+    """An MCP server: a program with its arguments, or a URL. What else it is told may be secret."""
+
+    name: str
+    command: tuple[str, ...] = field(default=(), repr=False)
+    url: str = field(default="", repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def _secrets(value: Any, where: Where, report: Report) -> bool:
+    """Let a mapping of texts pass; what its texts are is told to nobody."""
+    if not mapping(value, where, report):
+        return False
+    fits = [secret(item, (*where, key), report) for key, item in value.items()]
+    return all(fits)
+
+
+_BOTH: dict[str, Check] = {"prefix": text, "include": patterns, "timeout": seconds}
+_PROGRAM: dict[str, Check] = {
+    "command": ListOf(text, "a program and its arguments, as a list"),
+    "env": _secrets,
+    "cwd": text,
+}
+_REMOTE: dict[str, Check] = {"url": text, "headers": _secrets}
+SERVER_KEYS: dict[str, Check] = {**_PROGRAM, **_REMOTE, **_BOTH}
+
+
+class ToolReader:
+    """Reads the tools of the agents of one file; what is wrong with them is reported."""
+
+    def __init__(
+        self,
+        report: Report,
+        environment: Environment,
+        imported: Import,
+        base: Path,
+        check: CheckTools | None,
+    ) -> None:
+        self.report = report
+        self.environment = environment
+        self.imported = imported
+        self.base = base
+        self.check = check
+
+    def tools(self, owner: str, given: Any, where: Where) -> tuple[ToolConfig, ...]:
+        """Read what an agent can call."""
+        if given is None:
+            return ()
+        if not isinstance(given, list):
+            self.report.add(where, f"found {described(given)}", f"a list of {EXPECTED}")
+            return ()
+        read = [self._tool(owner, item, (*where, n)) for n, item in enumerate(given)]
+        found = tuple(tool for tool in read if tool is not None)
+        self._check_names(found)
+        return found
+
+    def _tool(self, owner: str, given: Any, where: Where) -> ToolConfig | None:
+        if isinstance(given, dict) and given.keys() == {"agent"}:  # as YAML reads `agent: name`
+            given = f"{OTHER_AGENT}{given['agent']}"
+        if not isinstance(given, str):
+            self.report.add(where, f"found {described(given)}", EXPECTED)
+            return None
+        if given.startswith(OTHER_AGENT):
+            name = given.removeprefix(OTHER_AGENT)
+            return ToolConfig(given, where, (name,), agent=name)
+        items: list[Any] = []
+        for found in self.imported(given, where):
+            items += found if isinstance(found, (list, tuple)) else [found]
+        return ToolConfig(given, where, self._names(owner, items, where), tuple(items))
+
+    def _names(self, owner: str, items: Sequence[Any], where: Where) -> tuple[str, ...]:
+        if self.check is None:
+            return ()
+        try:
+            return tuple(self.check(owner, items))
+        except (CheckrailError, TypeError) as error:
+            problem = getattr(error, "problem", str(error))
+            self.report.add(where, problem, "", getattr(error, "remedy", ""))
+            return ()
+
+    def _check_names(self, tools: Sequence[ToolConfig]) -> None:
+        first: dict[str, Where] = {}
+        for tool in tools:
+            for name in tool.names:
+                if name in first:
+                    at = f"{spelled(first[name])} has it already"
+                    found = f"a tool of the name {name!r} a second time"
+                    self.report.add(tool.where, found, "each name once", at)
+                first.setdefault(name, tool.where)
+
+    def servers(self, given: Any, where: Where) -> tuple[McpConfig, ...]:
+        """Read the MCP servers of an agent, each under its name."""
+        if given is None or not mapping(given, where, self.report):
+            return ()
+        read = [self._server(name, item, (*where, name)) for name, item in given.items()]
+        return tuple(server for server in read if server is not None)
+
+    def _server(self, name: str, given: Any, where: Where) -> McpConfig | None:
+        before = len(self.report.problems)
+        if given is None:
+            self.report.add(where, "found nothing", "a mapping with `command` or `url`")
+        said = fitting(given, SERVER_KEYS, where, self.report)
+        said = {key: self.environment.expand(item, (*where, key)) for key, item in said.items()}
+        if len(self.report.problems) > before or not self._is_one(said, where):
+            return None
+        self._check_keys(said, where)
+        options = {key: item for key, item in said.items() if key not in ("command", "url")}
+        if "command" in said:
+            options["cwd"] = self.base / said.get("cwd", ".")
+        return McpConfig(name, tuple(said.get("command", ())), said.get("url", ""), options)
+
+    def _check_keys(self, said: Mapping[str, Any], where: Where) -> None:
+        own = {**(_REMOTE if "url" in said else _PROGRAM), **_BOTH}
+        for key in said.keys() - own.keys():
+            found = f"`{key}`, which is for {'a program' if key in _PROGRAM else 'a URL'}"
+            self.report.add((*where, key), found, f"one of: {', '.join(own)}")
+
+    def _is_one(self, said: Mapping[str, Any], where: Where) -> bool:
+        """Say whether a server is a program or a URL, and not both or neither."""
+        if "command" in said and "url" in said:
+            self.report.add((*where, "url"), "both `command` and `url`", "one of them")
+        elif "command" in said and not said["command"]:
+            self.report.add((*where, "command"), "found an empty list", "a program")
+        elif "command" not in said and "url" not in said:
+            self.report.add(where, "a server that is nowhere", "`command` or `url`")
+        else:
+            return True
+        return False

@@ -1,0 +1,72 @@
+"""Scripts: what a model is to say without being there, one reply after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from checkrail.config.kinds import Check, Kind, anything, fitting, mapping, text
+from checkrail.config.problems import Report, Where, described
+from checkrail.engine.values import AssistantMessage, ToolCall
+
+_CALL: dict[str, Check] = {"tool": text, "args": mapping}
+_REPLY: dict[str, Check] = {
+    **_CALL,
+    "content": Kind("a text", lambda value: isinstance(value, str)),
+    "tool_calls": anything,
+}
+
+
+def read_script(given: Any, where: Where, report: Report) -> tuple[str | AssistantMessage, ...]:
+    """Read the replies of a script; what is wrong with them is reported."""
+    if given is None:
+        return ()
+    if not isinstance(given, list) or not given:
+        report.add(where, f"found {described(given)}", "a list of what the model is to say")
+        return ()
+    script = Script(report)
+    return tuple(script.reply(item, (*where, number)) for number, item in enumerate(given))
+
+
+class Script:
+    """Reads one reply after the other, and gives each call an id of its own."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.ids = count(1)
+
+    def reply(self, given: Any, where: Where) -> str | AssistantMessage:
+        """Read one reply; one that is wrong is reported, and is empty."""
+        if isinstance(given, str):
+            return given
+        if not isinstance(given, dict) or not given:
+            expected = "a text, {tool, args}, or {content, tool_calls}"
+            self.report.add(where, f"found {described(given)}", expected)
+            return ""
+        if "tool" in given and "tool_calls" in given:
+            self.report.add((*where, "tool"), "both `tool` and `tool_calls`", "one of them")
+        said = fitting(given, _REPLY, where, self.report)
+        calls = self._calls(said.get("tool_calls", []), (*where, "tool_calls"))
+        if "tool" in given or "args" in given:
+            calls = [self._call(said, where, told="tool" in given)]
+        reason = "tool_calls" if calls else "stop"
+        return AssistantMessage(said.get("content", ""), calls, stop_reason=reason)
+
+    def _calls(self, given: Any, where: Where) -> list[ToolCall]:
+        if not isinstance(given, list):
+            self.report.add(where, f"found {described(given)}", "a list of {tool, args}")
+            return []
+        found = []
+        for number, item in enumerate(given):
+            at = (*where, number)
+            before = len(self.report.problems)
+            said = fitting(item, _CALL, at, self.report)
+            found.append(self._call(said, at, told=len(self.report.problems) > before))
+        return found
+
+    def _call(self, said: Mapping[str, Any], where: Where, *, told: bool) -> ToolCall:
+        """Make a call; that its tool is missing is told, unless a mistake explains it."""
+        if "tool" not in said and not told:
+            self.report.add(where, "`tool` is missing", "the name of a tool")
+        return ToolCall(f"call-{next(self.ids)}", said.get("tool", ""), said.get("args", {}))
