@@ -156,15 +156,12 @@ async def test_as_a_plain_function_it_stands_at_all_its_points():
     assert not await feedback(registry, run)
 
 
-async def test_in_a_file_its_entries_know_of_each_other():
+@pytest.mark.parametrize("point", ["before_final_response", "transform_response"])
+async def test_in_a_file_one_entry_stands_at_all_of_its_points(point):
     loaded = load_text(
-        """
-        definitions:
-          looked_up: { builtin: require_tools, config: { tools: [lookup] } }
+        f"""
         hooks:
-          after_tool_call: { $ref: looked_up }
-          on_tool_error: { $ref: looked_up }
-          before_final_response: { $ref: looked_up }
+          {point}: {{ builtin: require_tools, config: {{ tools: [lookup] }} }}
         """
     )
     registry = HookRegistry()

@@ -28,7 +28,7 @@ KEPT = 256
 class Builtin:
     """A ready hook: what it does, where it stands unless said, and how it is made.
 
-    `example` is a config that `make` accepts.
+    `example` is a config that `make` accepts. One that stands `together` needs all its points.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Builtin:
     lane: Lane
     build: Callable[[Any], Made]
     example: Mapping[str, Any]
+    together: bool = False
     _made: dict[int, tuple[Mapping[str, Any], Made]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 

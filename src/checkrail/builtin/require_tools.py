@@ -99,6 +99,7 @@ BUILTIN = Builtin(
     lane=Lane.GATE,
     build=build,
     example={"tools": ["lookup"]},
+    together=True,
 )
 
 

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import logging
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ import click
 
 from checkrail.cli.app import BLOCKED, FAILED
 from checkrail.cli.files import read, tell
-from checkrail.cli.show import as_json, console, shown
+from checkrail.cli.logs import hook_logs
+from checkrail.cli.show import as_json, console, hidden, shown
 from checkrail.cli.timeline import changes, timeline, verdict_line
 from checkrail.engine.asks import AskHandler
 from checkrail.engine.errors import CheckrailError, suggestion
@@ -68,39 +68,18 @@ def command(
         contract = CONTRACTS[point_named(point)]
         fired = _value(contract, value)
         registry = _registry(loaded, approve, records)
-        with contextlib.redirect_stdout(sys.stderr), _logging():
+        with contextlib.redirect_stdout(sys.stderr), hook_logs(logging.INFO):
             verdict = asyncio.run(_fire(registry, contract, fired, _context(context)))
     except (CheckrailError, TypeError) as error:
         raise click.UsageError(str(error)) from None
     if as_data:
         told = _told(contract, verdict, records)
         told["warnings"] = list(map(dataclasses.asdict, loaded.warnings))
-        click.echo(as_json(_scrubbed(told, loaded)))
+        click.echo(as_json(hidden(told, loaded.scrubbed)))
     else:
         tell(loaded.warnings, "yellow", "warning: ")
         _print(_Shown(contract, fired, verdict, records, loaded), registry)
     sys.exit(CODES.get(verdict.decision, 0))
-
-
-@contextlib.contextmanager
-def _logging() -> Iterator[None]:
-    """Show what hooks log; what the engine logs is told by the timeline already."""
-    engine, hooks = logging.getLogger("checkrail"), logging.getLogger("checkrail.hooks")
-    handler = logging.StreamHandler()
-    level = hooks.level
-    engine.addFilter(_never)
-    hooks.addHandler(handler)
-    hooks.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        engine.removeFilter(_never)
-        hooks.removeHandler(handler)
-        hooks.setLevel(level)
-
-
-def _never(_record: logging.LogRecord) -> bool:
-    return False
 
 
 async def _fire(registry: HookRegistry, contract: Contract, value: Any, context: Any) -> Verdict:
@@ -201,16 +180,6 @@ def _blank(contract: Contract) -> Any:
     if contract.wire == "session":
         return contract.value("session-1")
     return contract.value(None, None, "") if contract.wire == "content" else None
-
-
-def _scrubbed(data: Any, loaded: Any) -> Any:
-    if isinstance(data, str):
-        return loaded.scrubbed(data)
-    if isinstance(data, list):
-        return [_scrubbed(item, loaded) for item in data]
-    if isinstance(data, dict):
-        return {key: _scrubbed(item, loaded) for key, item in data.items()}
-    return data
 
 
 def _told(contract: Contract, verdict: Verdict, records: list[HookRecord]) -> dict[str, Any]:

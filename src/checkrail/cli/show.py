@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
+
+Hide = Callable[[str], str]
+"""Takes secrets out of a text."""
 
 WIDE = 10_000
 """How wide a line may get where nobody's terminal would break it."""
@@ -39,3 +43,14 @@ def shown(text: str) -> str:
         sign if sign.isprintable() or sign in "\n\t" else sign.encode("unicode_escape").decode()
         for sign in text
     )
+
+
+def hidden(data: Any, hide: Hide) -> Any:
+    """Take secrets out of every text of some data."""
+    if isinstance(data, str):
+        return hide(data)
+    if isinstance(data, list):
+        return [hidden(item, hide) for item in data]
+    if isinstance(data, dict):
+        return {key: hidden(item, hide) for key, item in data.items()}
+    return data

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from checkrail.agent.events import Finished, HookCalled, TextDelta, ToolFinished, ToolStarted
 from checkrail.agent.messages import content_of, text_of
-from checkrail.cli.show import console, shown
+from checkrail.cli.show import Hide, console, hidden, shown
 from checkrail.cli.timeline import timeline
 from checkrail.engine.records import RecordKind
 from checkrail.engine.values import plain
@@ -26,8 +25,6 @@ ANSWERED = frozenset({"answer", "stop"})
 SHOWN = 200
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Signs that would draw on the terminal, or turn the text around."""
-
-Hide = Callable[[str], str]
 
 
 class Transcript(Protocol):
@@ -167,17 +164,6 @@ class JsonTranscript:
             text = json.dumps(told)
         self._out.write(f"{text}\n")
         self._out.flush()
-
-
-def hidden(data: Any, hide: Hide) -> Any:
-    """Take secrets out of every text of some data."""
-    if isinstance(data, str):
-        return hide(data)
-    if isinstance(data, list):
-        return [hidden(item, hide) for item in data]
-    if isinstance(data, dict):
-        return {key: hidden(item, hide) for key, item in data.items()}
-    return data
 
 
 def _told(result: ToolResult, hide: Hide) -> str:

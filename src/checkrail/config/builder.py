@@ -85,7 +85,9 @@ class Builder:
         when = self._when(entry)
         options = self._options(entry, target) | ({} if when is None else {"when": when})
         try:
-            spec = declare(target.fn, (entry.point,), name, **options)
+            own = FIRED_AS.get(entry.point, entry.point)
+            others = (point for point in target.together if point != own)
+            spec = declare(target.fn, (entry.point, *others), name, **options)
             spec = dataclasses.replace(
                 with_defaults(spec, self.defaults), when_text=entry.get("when")
             )

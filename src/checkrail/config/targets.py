@@ -57,6 +57,7 @@ class Target:
     redacts: bool = False
     timeout: float | None = None
     warning: str = ""
+    together: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -190,7 +191,8 @@ def _builtin(entry: Entry, name: str, key: str) -> Target:
     lane = None if _in_background(entry) else builtin.lane
     redacts = name == "redact"
     on_error = _closed(entry) if redacts else None
-    return Target(fn, name, lane=lane, on_error=on_error, redacts=redacts)
+    together = builtin.points if builtin.together else ()
+    return Target(fn, name, lane=lane, on_error=on_error, redacts=redacts, together=together)
 
 
 def _in_background(entry: Entry) -> bool:
