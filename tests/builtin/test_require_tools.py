@@ -166,7 +166,7 @@ async def test_in_a_file_one_entry_stands_at_all_of_its_points(point):
     )
     registry = HookRegistry()
     registry.swap(loaded.specs)
-    run = "in-a-file"
+    run = f"in-a-file-{point}"
     assert await feedback(registry, run) == NEEDED
     await called(registry, "lookup", run)
     assert not await feedback(registry, run)
