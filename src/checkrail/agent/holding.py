@@ -43,7 +43,7 @@ class Release:
         self._hooks = hooks
         holding = [*_holding(self._scope)]
         self._to_the_end = any(bound.point is HookPoint.QUERY_END for bound in holding)
-        self._whole = self._schema or any(_needs_all(bound) for bound in holding)
+        self._whole = self._schema or _need_all(holding)
         self._window = Window(holding, self._scope) if holding and not self._whole else None
 
     async def feed(self, piece: str) -> None:
@@ -115,6 +115,16 @@ class Window:
                 return None
             message = verdict.value
         return text_of(message.content)
+
+
+def _need_all(holding: list[Bound]) -> bool:
+    """Say whether the whole answer is held.
+
+    A window is of the text that its hook sees. Behind a hook that changes the text, that is not
+    the text that is cut, and so a window is only enough for one that stands alone.
+    """
+    changing = any(bound.lane is Lane.TRANSFORM for bound in holding)
+    return any(map(_needs_all, holding)) or (changing and len(holding) > 1)
 
 
 def _needs_all(bound: Bound) -> bool:
