@@ -17,6 +17,7 @@ from checkrail.agent.events import (
     ToolFinished,
     ToolStarted,
 )
+from checkrail.agent.messages import text_of
 from checkrail.agent.models.model import Model, ModelError
 from checkrail.agent.streaming import AgentStream
 from checkrail.agent.tools import ToolRefusedError, ToolSourceError, tool
@@ -65,6 +66,7 @@ __all__ = [
     "ToolStarted",
     "mcp_http",
     "mcp_stdio",
+    "text_of",
     "tool",
 ]
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+OWN = frozenset({"agent_name", "model", "provider", "iteration", "tool_call_id"})
+"""What events say of an agent, which its caller cannot say for it."""
+
 AROUND: ContextVar[Loop | None] = ContextVar("checkrail_loop", default=None)
 """The run whose work this is: what runs beneath it is held by its hooks."""
 
@@ -142,6 +145,9 @@ class Agent:
             ids = {"run_id": str(uuid4()), "parent_run_id": scope.context.run_id} | ids
         elif scope is None or scope.context.run_id is None:
             ids = {"run_id": str(uuid4())} | ids
+        if wrong := OWN.intersection(ids):
+            told = f"{', '.join(sorted(wrong))} of an event is the agent's own"
+            raise TypeError(f"{told}: say it where the agent is made")
         around = {} if scope is None else scope.context.metadata
         metadata = {**around, **(ids.pop("metadata", None) or {}), LIVE: live}
         ids |= {"agent_name": self.name, "model": self.model.name, "provider": self.model.provider}

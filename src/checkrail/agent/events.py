@@ -11,7 +11,7 @@ from checkrail.engine.values import AgentResponse, ToolCall, ToolResult
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the answer's text. What a hook blocked, redacted or rejected never comes here."""
+    """A piece of the answer's text, as far as the hooks that may act on it have let it pass."""
 
     text: str
     iteration: int

@@ -32,6 +32,7 @@ class Release:
         self._schema = whole
         self._seen = ""
         self._sent = ""
+        self._torn = False
         self._hooks: tuple[Chain | None, ...] | None = None
         self._see_hooks()
 
@@ -69,7 +70,8 @@ class Release:
         """Let out what is left of this text."""
         if text.startswith(self._sent):
             self._send(text[len(self._sent) :])
-        elif not self._sent.startswith(text):
+        elif not self._sent.startswith(text) and not self._torn:
+            self._torn = True
             log.error("a hook changed text that was sent already: give it a larger window")
 
     def _send(self, piece: str) -> None:

@@ -33,14 +33,13 @@ from checkrail.engine.points import Decision, HookPoint
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import AgentResponse, AssistantMessage, ModelRequest
 from checkrail.engine.verdict import Verdict
+from checkrail.styles.fluent import DEFAULT_FEEDBACK
 
 if TYPE_CHECKING:
     from checkrail.agent.agent import Agent
     from checkrail.agent.tools.tool import Tool
 
 log = logging.getLogger("checkrail.agent")
-
-FEEDBACK = "Your answer was not accepted. Please answer again."
 
 
 class Loop:
@@ -248,7 +247,7 @@ class Loop:
 
     def _again(self, verdict: Verdict, earlier: Iterable[Message] = ()) -> None:
         """Have the model asked again: what it said is forgotten, and it is told why."""
-        self.messages.append(freeze(user_message(verdict.reason or FEEDBACK)))
+        self.messages.append(freeze(user_message(verdict.reason or DEFAULT_FEEDBACK)))
         self._inject([*earlier, *verdict.inject])
 
     def _inject(self, given: Iterable[Message]) -> list[Message]:

@@ -30,6 +30,7 @@ def hook_row(bound: Bound) -> dict[str, Any]:
         "on_error": dict(bound.policy),
         "mode": spec.mode,
         "background": spec.background,
+        "stream": spec.stream,
         "may": _may(bound),
         "declared": bound.declared,
         "type": spec.target_type,
@@ -63,7 +64,7 @@ def plan_table(rows: Iterable[dict[str, Any]]) -> Table:
             f"  {number}",
             Text(row["name"], style="bold"),
             f"{row['type']}: {', '.join(row['may'])}" if row["type"] == "rule" else row["target"],
-            row["lane"] + (" (background)" if row["background"] else ""),
+            row["lane"] + _manner(row),
             str(row["priority"]),
             _matches(row) or "everything",
             "none" if row["timeout"] is None else f"{row['timeout']:g} s",
@@ -71,6 +72,13 @@ def plan_table(rows: Iterable[dict[str, Any]]) -> Table:
             Text(row["mode"], style="" if row["mode"] == "enforce" else "yellow"),
         )
     return table
+
+
+def _manner(row: dict[str, Any]) -> str:
+    """Say how a hook stands in its lane, if not in the usual way."""
+    if row["background"]:
+        return " (background)"
+    return "" if row["stream"] == "whole" else f" ({row['stream']})"
 
 
 def _matches(row: dict[str, Any]) -> str:
