@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import startup
 from measure import Timing
+from scripted_run import ITERATIONS
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,21 @@ def judge(
         _ratio("5 hooks that suspend", 1.6, suspending, full, 5),
         Bar("import checkrail", 100, " ms", startup_ms[startup.IMPORT]),
         Bar("checkrail --help", 150, " ms", startup_ms[startup.HELP]),
+    ]
+
+
+def judge_loop(loops: Sequence[Timing], hooked_wall: Sequence[Timing]) -> list[Bar]:
+    """An iteration is a third of a whole run: the model, the tools and the answer are in it."""
+    run_ns = next(t.dispatch_ns for t in loops if t.name == "checkrail")
+    hooked = hooked_wall[-1]
+    return [
+        Bar("agent loop, CPU an iteration", 1, " ms", run_ns / ITERATIONS / 1e6),
+        Bar(
+            f"{hooked.hooks} hooks at every point, added on the wall clock",
+            5,
+            " %",
+            (hooked.ratio - 1) * 100,
+        ),
     ]
 
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from measure import Timing
@@ -39,6 +40,11 @@ PEERS = (
     Peer("pydantic-ai-slim", "2.66", "pydantic_ai_hooks"),
     Peer("agent-hooks-sdk", "0.1.0b3", "agent_hooks_emitter"),
 )
+LOOP_PEERS = (
+    Peer("pydantic-ai-slim", "2.66", "pydantic_ai_loop"),
+    Peer("openai-agents", "0.24", "openai_agents_loop"),
+    Peer("langchain", "1.4", "langchain_loop"),
+)
 
 
 def measure_peer(peer: Peer) -> PeerResult:
@@ -47,7 +53,7 @@ def measure_peer(peer: Peer) -> PeerResult:
         found = measured_by(python, f"peers.{peer.module}")
     except (OSError, subprocess.CalledProcessError, json.JSONDecodeError) as error:
         return PeerResult(peer.package, not_measured=_last_line(error))
-    return PeerResult(peer.package, found.version, tuple(found.sections["returning"]))
+    return PeerResult(peer.package, found.version, tuple(chain(*found.sections.values())))
 
 
 def _python_with(requirement: str, env: Path) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from bars import Bar
 from environments import PeerResult
 from measure import BARE, HOOK_COUNTS, Timing
+from scripted_run import ITEMS, ITERATIONS, MODEL_SECONDS, TOOL_SECONDS
 
 Table = list[list[str]]
 
@@ -19,7 +20,11 @@ class Results:
     returning: list[Timing]
     suspending: list[Timing]
     empty: list[Timing]
+    loops: list[Timing]
+    hooked_cpu: list[Timing]
+    hooked_wall: list[Timing]
     peers: list[PeerResult]
+    loop_peers: list[PeerResult]
     startup_ms: dict[str, float | None]
     bars: list[Bar]
 
@@ -50,11 +55,14 @@ def _render(results: Results, heading: str, table: Callable[[Table], str]) -> st
         ),
         "Hooks that suspend": _by_hook_count(results.suspending),
         "No hook at the point": _empty_table(results.empty),
+        "A run of an agent": _loops_table([*results.loops, *_peer_timings(results.loop_peers)]),
+        "What hooks add to a run": _added_table(results.hooked_cpu, results.hooked_wall),
         "Starting up": _startup_table(results.startup_ms),
         "Bars": _bars_table(results.bars),
     }
     parts = [f"{heading.format(title)}\n\n{table(t)}" for title, t in sections.items()]
-    notes = [machine() + ".", _legend(), *_peer_notes(results.peers)]
+    peers = [*results.peers, *results.loop_peers]
+    notes = [machine() + ".", _legend(), _loop_legend(), *_peer_notes(peers)]
     return "\n\n".join([*parts, "\n".join(notes)])
 
 
@@ -62,6 +70,14 @@ def _legend() -> str:
     return (
         "CPU time, medians of alternating rounds: "
         "µs a dispatch, µs a hook, and the ratio to the bare loop beside it."
+    )
+
+
+def _loop_legend() -> str:
+    return (
+        f"A run of an agent: {ITERATIONS} iterations with {len(ITEMS)} tool calls at a time, "
+        f"then the answer. An iteration is 1/{ITERATIONS} of its cost, "
+        "and the ratio is to the same run in a bare loop beside it."
     )
 
 
@@ -83,6 +99,34 @@ def _cell(timing: Timing) -> str:
 def _empty_table(timings: Iterable[Timing]) -> Table:
     rows = [[t.name, f"{t.dispatch_ns:.0f} ns", f"{t.ratio:.2f}×"] for t in timings]
     return [["", "cost", "ratio"], *rows]
+
+
+def _loops_table(timings: Iterable[Timing]) -> Table:
+    rows = [
+        [t.name, _micros(t.dispatch_ns), _micros(t.dispatch_ns / ITERATIONS), f"{t.ratio:.1f}×"]
+        for t in timings
+    ]
+    return [["", "CPU a run", "an iteration", "ratio"], *rows]
+
+
+def _added_table(cpu: Sequence[Timing], wall: Sequence[Timing]) -> Table:
+    waits = f"model {MODEL_SECONDS * 1000:g} ms, tools {TOOL_SECONDS * 1000:g} ms"
+    rows = [
+        [name, _millis(without), _millis(hooked), f"{(hooked.ratio - 1) * 100:.1f} %"]
+        for name, (without, hooked) in {
+            "CPU, nothing waits": cpu,
+            f"wall clock, {waits}": wall,
+        }.items()
+    ]
+    return [["", "no hooks", f"{cpu[0].hooks} at every point", "added"], *rows]
+
+
+def _micros(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1000:.0f} µs"
+
+
+def _millis(timing: Timing) -> str:
+    return f"{timing.dispatch_ns / 1e6:.2f} ms"
 
 
 def _startup_table(startup_ms: dict[str, float | None]) -> Table:
@@ -113,7 +157,7 @@ def _peer_timings(peers: Iterable[PeerResult]) -> list[Timing]:
 
 
 def _peer_notes(peers: Iterable[PeerResult]) -> list[str]:
-    measured = [f"{p.package} {p.version}" for p in peers if p.version]
+    measured = [*dict.fromkeys(f"{p.package} {p.version}" for p in peers if p.version)]
     missing = [f"{p.package}: not measured: {p.not_measured}" for p in peers if p.not_measured]
     if measured:
         measured = [f"Each in a process of its own: {', '.join(measured)}."]

@@ -1,4 +1,4 @@
-"""Measure Checkrail against the bare loop and its peers; exit 1 if a bar is missed."""
+"""Measure Checkrail against bare loops and its peers; exit 1 if a bar is missed."""
 
 import argparse
 import subprocess
@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import report
-from bars import judge
-from environments import PEERS, measure_peer
+from bars import judge, judge_loop
+from environments import LOOP_PEERS, PEERS, measure_peer
 from processes import measured_by
 from startup import startup_times
 
@@ -35,11 +35,17 @@ def parse() -> argparse.Namespace:
 def measure(*, with_peers: bool) -> report.Results:
     startup_ms = startup_times()
     engine = measured_by(Path(sys.executable), "engine").sections
+    loop = measured_by(Path(sys.executable), "agent_loop").sections
     return report.Results(
         **engine,
+        **loop,
         peers=[measure_peer(peer) for peer in PEERS if with_peers],
+        loop_peers=[measure_peer(peer) for peer in LOOP_PEERS if with_peers],
         startup_ms=startup_ms,
-        bars=judge(**engine, startup_ms=startup_ms),
+        bars=[
+            *judge(**engine, startup_ms=startup_ms),
+            *judge_loop(loop["loops"], loop["hooked_wall"]),
+        ],
     )
 
 
