@@ -188,6 +188,7 @@ def test_a_hook_as_json_tells_all_that_decides_how_it_is_treated(told):
         },
         "mode": "enforce",
         "background": False,
+        "stream": "whole",
         "may": ["block"],
         "declared": "before_tool_call",
         "type": "rule",

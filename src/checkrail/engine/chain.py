@@ -77,7 +77,7 @@ async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
     d.event = event  # type: ignore[assignment]
     if (outer := CURRENT.get(None)) is not None:
         nest(d, outer)
-    d.trace = [perf_counter()]
+    d.trace = [scope, perf_counter()]
     token = CURRENT.set(d)
     try:
         idle = scope.outermost.idle
@@ -219,7 +219,7 @@ def start_alone(d: Dispatch, entry: Entry) -> None:
     own.scope, own.value, own.original, own.event = d.scope, d.value, d.original, d.event
     own.chain = replace(d.chain, lanes=((None, (entry,)),), background=())
     own.lanes = own.chain.lanes
-    own.trace = [perf_counter()]
+    own.trace = [own.scope, perf_counter()]
     own.sent = None if d.sent is None else []
     own.watch = own.ruling = None
     own.nesting = d.nesting

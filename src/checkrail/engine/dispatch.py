@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from checkrail.engine.event import variant
 from checkrail.engine.outcomes import UNSET, Ask, Outcome
 from checkrail.engine.points import Decision, Lane
-from checkrail.engine.records import Call, HookRecord, RecordDraft, RecordKind, Trace, start_at
+from checkrail.engine.records import Call, HookRecord, RecordDraft, Trace, start_at
 
 if TYPE_CHECKING:
     from checkrail.engine.binding import Bound, Entry
@@ -25,8 +25,6 @@ log = logging.getLogger("checkrail")
 
 Lanes = tuple[tuple[Lane | None, tuple["Entry", ...]], ...]
 """Hooks by lane; None stands for a lane that was entered before, and is now gone on with."""
-
-PLAIN: tuple[RecordKind, ...] = (RecordKind.START, RecordKind.COMPLETE)
 
 STRICTNESS = {
     decision: rank
@@ -221,7 +219,7 @@ class Dispatch:
 
     def called(self) -> list[Bound]:
         """Give the hooks that were called so far."""
-        hooks = [item for item in self.trace if not isinstance(item, float)]
+        hooks = [item for item in self.trace[1:] if not isinstance(item, float)]
         return [hook.bound if isinstance(hook, Call) else hook for hook in hooks]
 
     def keep(self, call: Call) -> None:
@@ -253,37 +251,36 @@ class Dispatch:
     def told(self) -> int:
         """Say how much of the trace the records so far tell of; a hook's start alone is not it."""
         if not self.sent:
-            return 1  # the first thing in it is the time
-        last = self.sent[-1]
-        return last._at if last.kind is RecordKind.START else last._at + 1
+            return 2  # behind the scope and the time
+        last = self.sent[-1]._at
+        return last if last > 0 else 1 - last
 
     def flush(self) -> None:
         """Give the sinks every record of a call that has ended and that they have not had."""
-        sent, trace, scope = self.sent, self.trace, self.scope
+        sent, trace = self.sent, self.trace
         if sent is None:
             return
         before = len(sent)
-        kinds = PLAIN[before % 2 :]  # without the start, if that was announced
+        announced = before % 2  # the start of the next one is told already
         at, last = self.told(), len(trace) - 1
         while at < last:
-            hook = trace[at]
-            form = type(hook)
-            if form is float:
+            if type(trace[at]) is float:
                 at += 1
                 continue
-            if form is Call:
-                kinds = (RecordKind.START, hook.ending)[-len(kinds) :]
-            for kind in kinds:
-                draft = RecordDraft()
-                draft.kind = kind
-                draft._trace = trace
-                draft._at = at
-                draft._scope = scope
-                draft.__class__ = HookRecord
-                sent.append(draft)  # type: ignore[arg-type]
-            kinds = PLAIN
+            if not announced:
+                start = RecordDraft()  # made in place, for there are many
+                start._trace = trace
+                start._at = at
+                start.__class__ = HookRecord
+                sent.append(start)  # type: ignore[arg-type]
+            announced = 0
+            ending = RecordDraft()
+            ending._trace = trace
+            ending._at = -at
+            ending.__class__ = HookRecord
+            sent.append(ending)  # type: ignore[arg-type]
             at += 2  # past the time when it ended
-        self.tell(sent[before:])
+        self.tell(sent[before:] if before else sent)
 
     def tell(self, records: list[HookRecord]) -> None:
         """Give the sinks some records; one that fails does not touch the others."""
@@ -310,6 +307,6 @@ class Dispatch:
         held = any(isinstance(item, Call) for item in self.trace[self.told() :])
         if bound.lane is not Lane.TRANSFORM or not held:
             self.flush()
-            sent.append(start_at(self.trace, len(self.trace) - 1, self.scope))
+            sent.append(start_at(self.trace, len(self.trace) - 1))
             self.tell(sent[-1:])
         return perf_counter() - asked

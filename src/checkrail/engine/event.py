@@ -127,7 +127,7 @@ class Event(EventDraft[V_co]):
         """When the point was reached, in seconds since the epoch."""
         d = self._d
         if not hasattr(d, "reached"):
-            object.__setattr__(d, "reached", wall(d.trace[0]))  # it may be a verdict by now
+            object.__setattr__(d, "reached", wall(d.trace[1]))  # it may be a verdict by now
         return d.reached
 
     @property

@@ -71,9 +71,9 @@ class Call:
 Trace = list[Any]
 """What a dispatch keeps of its hooks, and every record reads.
 
-It holds readings of the clock, and between them the hooks: each stands after the time when its
-turn came, and before the time when it ended. If there is more to tell than that a hook went on,
-its `Call` takes its place. Times without a hook in between are those of other things.
+First comes the scope, then readings of the clock, and between them the hooks: each stands after
+the time when its turn came, and before the time when it ended. If there is more to tell than that
+a hook went on, its `Call` takes its place. Times without a hook in between are of other things.
 """
 
 
@@ -92,14 +92,15 @@ def call_of(bound: Bound, started: float, ended: float) -> Call:
 
 
 class RecordDraft:
-    """A record while it is being made; others only ever see the frozen `HookRecord`."""
+    """A record while it is being made; others only ever see the frozen `HookRecord`.
 
-    __slots__ = ("_at", "_scope", "_stamp", "_trace", "kind")
+    `_at` is the place of its hook in the trace: as it is for the start, negative for the ending.
+    """
 
-    kind: RecordKind
+    __slots__ = ("_at", "_stamp", "_trace")
+
     _trace: Trace
     _at: int
-    _scope: Scope
     _stamp: tuple[float, str]
 
 
@@ -123,11 +124,20 @@ class HookRecord(RecordDraft):
 
     @property
     def _call(self) -> Call:
-        return call_at(self._trace, self._at)
+        return call_at(self._trace, abs(self._at))
+
+    @property
+    def _scope(self) -> Scope:
+        return self._trace[0]  # type: ignore[no-any-return]
 
     @property
     def _ended(self) -> bool:
-        return self.kind is not RecordKind.START
+        return self._at < 0
+
+    @property
+    def kind(self) -> RecordKind:
+        """Which of the four kinds of records it is."""
+        return self._call.ending if self._ended else RecordKind.START
 
     @property
     def record_id(self) -> str:
@@ -308,13 +318,11 @@ class HookRecord(RecordDraft):
         return told
 
 
-def start_at(trace: Trace, at: int, scope: Scope) -> HookRecord:
+def start_at(trace: Trace, at: int) -> HookRecord:
     """Make the record of a hook's start."""
     draft = RecordDraft()
-    draft.kind = RecordKind.START
     draft._trace = trace
     draft._at = at
-    draft._scope = scope
     draft.__class__ = HookRecord
     return draft  # type: ignore[return-value]
 
