@@ -98,7 +98,9 @@ class Exchange:
 
     async def _performed(self, handling: Handling, at: Scope) -> ToolResult:
         verdict = await at.fire(HookPoint.BEFORE_TOOL_CALL, handling.call)
-        call = dataclasses.replace(verdict.subject, id=handling.call.id)
+        call: ToolCall = verdict.subject
+        if call.id != handling.call.id:
+            call = dataclasses.replace(call, id=handling.call.id)
         handling.call = handling.shown = call
         survived(verdict)
         handling.inject += verdict.inject

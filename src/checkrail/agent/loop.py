@@ -16,6 +16,7 @@ from checkrail.agent.holding import Release
 from checkrail.agent.messages import (
     Message,
     assistant_message,
+    call_ids,
     identified,
     is_parts,
     problems,
@@ -58,6 +59,7 @@ class Loop:
     ) -> None:
         self.agent = agent
         self.messages = messages
+        self.ids = {*call_ids(messages)}
         self.emit = emit
         self.context = context
         self.inside = inside
@@ -149,13 +151,13 @@ class Loop:
         injected = self._inject(before.inject)
         replaced = before.decision is Decision.REPLACE
         message = _sound(before) if replaced else await self._asked(value, injected)
-        message, unparsed = identified(message, self.messages, self.context)
+        message, unparsed = identified(message, self.ids, self.context)
         after = await at.fire(HookPoint.AFTER_LLM_CALL, message)
         if after.decision is Decision.RETRY:
             self._again(after)
             return None, False
         self.later = after.inject
-        message, _ = identified(_sound(after), self.messages, self.context)
+        message, _ = identified(_sound(after), self.ids, self.context)
         self.unparsed = unparsed
         return message, after.decision is Decision.STOP
 
@@ -190,6 +192,7 @@ class Loop:
             await exchange.run()
         finally:
             self.messages += map(freeze, exchange.messages)
+            self.ids.update(call.id for call in message.tool_calls)
         self._check_doom()
         self._inject([*self.later, *exchange.inject])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -43,8 +43,15 @@ def said(history: Iterable[Message]) -> list[Message]:
     return [freeze(message) for message in messages]
 
 
+def call_ids(messages: Iterable[Message]) -> Iterator[str]:
+    """Give the ids of the tool calls in a conversation."""
+    for said_before in messages:
+        for call in said_before.get("tool_calls") or ():
+            yield call.get("id", "")
+
+
 def identified(
-    message: AssistantMessage, known: Iterable[Message], context: str
+    message: AssistantMessage, earlier: Container[str], context: str
 ) -> tuple[AssistantMessage, dict[str, str]]:
     """Give every tool call an id of its own, by which its result is told apart.
 
@@ -52,7 +59,6 @@ def identified(
     """
     if not message.tool_calls:
         return message, {}
-    earlier = {call["id"] for said in known for call in said.get("tool_calls") or ()}
     given = message.metadata.get(UNPARSED)
     texts = given if isinstance(given, Mapping) else {}
     calls: dict[str, ToolCall] = {}
@@ -62,10 +68,14 @@ def identified(
         own = call.id
         if not own or own in calls or own in earlier:
             own = next(name for name in free if name not in calls and name not in earlier)
-        calls[own] = dataclasses.replace(call, id=own, context=context)
+        same = (call.id, call.context) == (own, context)
+        calls[own] = call if same else dataclasses.replace(call, id=own, context=context)
         if call.id in texts:
             unparsed[own] = str(texts[call.id])
-    return dataclasses.replace(message, tool_calls=[*calls.values()]), unparsed
+    found = [*calls.values()]
+    if any(new is not old for new, old in zip(found, message.tool_calls, strict=True)):
+        message = dataclasses.replace(message, tool_calls=found)
+    return message, unparsed
 
 
 def problems(message: AssistantMessage) -> Iterator[str]:
