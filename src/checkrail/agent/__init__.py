@@ -24,6 +24,7 @@ from checkrail.agent.tools import ToolRefusedError, ToolSourceError, tool
 from checkrail.agent.tools.tool import Tool, ToolContext, ToolError, ToolSource
 
 if TYPE_CHECKING:
+    from checkrail.agent.blueprint import build_agent
     from checkrail.agent.models.anthropic import AnthropicModel
     from checkrail.agent.models.langchain import LangChainModel
     from checkrail.agent.models.litellm import LiteLLMModel
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _LATER = {
     "AnthropicModel": "models.anthropic",
+    "build_agent": "blueprint",
     "LangChainModel": "models.langchain",
     "LiteLLMModel": "models.litellm",
     "MCPTools": "tools.mcp",
@@ -64,6 +66,7 @@ __all__ = [
     "ToolSource",
     "ToolSourceError",
     "ToolStarted",
+    "build_agent",
     "mcp_http",
     "mcp_stdio",
     "text_of",

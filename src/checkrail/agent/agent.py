@@ -174,12 +174,10 @@ class Agent:
 
     def at_once(self, work: Coroutine[Any, Any, T]) -> T:
         """Do some work of this agent in an event loop of its own, and close what it opened."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self._closing(work))
-        work.close()
-        raise CheckrailError("run_sync cannot be called in an event loop: await run() instead")
+        if _in_event_loop():
+            work.close()
+            raise CheckrailError("run_sync cannot be called in an event loop: await run() instead")
+        return asyncio.run(self._closing(work))
 
     async def _closing(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -202,6 +200,14 @@ class Agent:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _registries(hooks: Any) -> tuple[HookRegistry, ...]:

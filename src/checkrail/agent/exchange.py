@@ -108,7 +108,7 @@ class Exchange:
             return failed(call, verdict.reason)
         if verdict.decision is Decision.REPLACE:
             return _of(call, verdict.value)
-        if self.emit is not None:
+        if self.emit is not None and call.name in self.tools:
             self.emit(ToolStarted(call))
         return await self._executed(call, at)
 

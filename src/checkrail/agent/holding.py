@@ -46,6 +46,14 @@ class Release:
         self._to_the_end = any(bound.point is HookPoint.QUERY_END for bound in holding)
         self._whole = self._schema or _need_all(holding)
         self._window = Window(holding, self._scope) if holding and not self._whole else None
+        names = ", ".join(bound.spec.name for bound in holding)
+        self._changed = f"text was changed that was sent already (hooks that may: {names})"
+
+    def heard(self, text: str, model: str) -> None:
+        """Take the model's word for what the whole text is."""
+        if self._seen not in ("", text):
+            self._torn = True
+            log.error("model %r streamed another text than its answer has", model)
 
     async def feed(self, piece: str) -> None:
         """Take a piece of text as it comes from the model."""
@@ -72,7 +80,7 @@ class Release:
             self._send(text[len(self._sent) :])
         elif not self._sent.startswith(text) and not self._torn:
             self._torn = True
-            log.error("a hook changed text that was sent already: give it a larger window")
+            log.error("%s: give it a larger window", self._changed)
 
     def _send(self, piece: str) -> None:
         if piece:

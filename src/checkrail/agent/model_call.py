@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from checkrail.agent.holding import Release
-from checkrail.agent.messages import problems
+from checkrail.agent.messages import problems, text_of
 from checkrail.agent.models.model import FailureKind, Model, ModelError
 from checkrail.agent.patience import CancelledWithin, TookTooLong, within
 from checkrail.engine.errors import told
@@ -70,6 +70,7 @@ async def _streamed(model: Model, request: ModelRequest, release: Release) -> An
         async for piece in pieces:
             if not isinstance(piece, str):
                 answer = piece
+                release.heard(text_of(getattr(piece, "content", "")), model.name)
                 break
             await release.feed(piece)
     finally:

@@ -71,7 +71,7 @@ def _told(problem: Any) -> str:
 def _json_schema(schema: dict[str, Any]) -> tuple[str, dict[str, Any], Callable[[str], Any]]:
     from checkrail.builtin.schema_check import compiled, problems
 
-    validator = compiled("output_schema", schema)
+    validator = compiled("output_schema", schema, "output_schema")
 
     def validated(text: str) -> Any:
         try:

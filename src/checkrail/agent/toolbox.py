@@ -15,8 +15,10 @@ from checkrail.engine.errors import CheckrailError
 class Toolbox:
     """Knows tools by their names, and connects the sources that have more."""
 
-    def __init__(self, owner: str, given: Iterable[Any]) -> None:
+    def __init__(self, owner: str, given: Any) -> None:
         self.owner = owner
+        if not isinstance(given, Iterable) or isinstance(given, str):
+            raise TypeError(f"the tools of agent {owner!r} are a list, not {given!r}")
         self._fixed: list[Tool] = []
         self._sources: list[ToolSource] = []
         for item in given:

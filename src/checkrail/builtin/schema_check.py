@@ -68,12 +68,12 @@ def _checks(options: SchemaCheckOptions) -> Iterator[tuple[Applies | None, Valid
         yield any_of([glob]), compiled(f"schemas.{glob}", schema)
 
 
-def compiled(key: str, schema: Schema | None) -> Validator:
+def compiled(key: str, schema: Schema | None, what: str = NAME) -> Validator:
     """Compile a schema. What it does not contain itself is not fetched, but refused."""
     try:
         import jsonschema_rs
     except ImportError:
-        message = 'schema_check needs jsonschema-rs: pip install "checkrail[config]"'
+        message = f'{what} needs jsonschema-rs: pip install "checkrail[config]"'
         raise CheckrailError(message) from None
     try:
         return jsonschema_rs.validator_for(schema, retriever=_refuse, mask="it")  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from checkrail.cli.advice import advice
 from checkrail.cli.agents import Plan, agent_row, agents_table, plan_of
 from checkrail.cli.files import read, tell
 from checkrail.cli.plan import plan_table
@@ -27,14 +28,15 @@ def command(file: Path, *, as_data: bool) -> None:
     FILE is YAML, JSON or TOML. All of its problems are told at once, with their lines.
     """
     loaded = read(file, as_data=as_data)
+    told_of = (*loaded.warnings, *advice(loaded))
     plan, off = plan_of(loaded.specs)
     agents = {name: agent_row(agent) for name, agent in loaded.agents.items()}
     if as_data:
-        warnings = [dataclasses.asdict(warning) for warning in loaded.warnings]
+        warnings = [dataclasses.asdict(warning) for warning in told_of]
         told = {"file": str(file), "ok": True, "warnings": warnings, "plan": plan, "off": off}
         click.echo(as_json(told | ({"agents": agents} if agents else {})))
         return
-    tell(loaded.warnings, "yellow", "warning: ")
+    tell(told_of, "yellow", "warning: ")
     out = console()
     _print_plan(out, plan, off)
     _print_agents(out, agents)

@@ -16,8 +16,8 @@ class FrozenError(TypeError):
 def _refuse(self: object, *_args: object, **_kwargs: object) -> NoReturn:
     kind = "dict" if isinstance(self, dict) else "list"
     message = (
-        f"this {kind} is frozen: a hook cannot change what it was given. "
-        f"Make a copy with {kind}(x) or copy.deepcopy(x), and return Continue(copy)"
+        f"this {kind} is frozen and cannot be changed. Make a copy with {kind}(x) or "
+        f"copy.deepcopy(x); a hook that wants another value returns Continue(copy)"
     )
     raise FrozenError(message)
 

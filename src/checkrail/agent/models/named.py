@@ -18,8 +18,10 @@ PROVIDERS = {
 def named_model(name: str, **options: Any) -> Model:
     """Make the model that a name stands for; the options are those of its class."""
     provider, slash, model = name.partition("/")
-    if not slash or not model:
+    if not slash:
         raise CheckrailError(f"{name!r} names no provider: write it as openai/{name or 'gpt-5'}")
+    if not model:
+        raise CheckrailError(f"{name!r} names no model: write it as {provider}/gpt-5")
     if provider not in PROVIDERS:
         hint = suggestion(provider, PROVIDERS)
         known = ", ".join(PROVIDERS)

@@ -15,7 +15,7 @@ from checkrail.engine.frozen import FrozenDict
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall
 
 Reply = str | AssistantMessage | ToolCall | BaseException
-Replies = Iterable[Reply] | Callable[[ModelRequest], Reply | Awaitable[Reply]]
+Replies = str | Iterable[Reply] | Callable[[ModelRequest], Reply | Awaitable[Reply]]
 
 TOKEN = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
 
@@ -35,7 +35,8 @@ class ScriptedModel:
         self.name = name
         self.requests: list[ModelRequest] = []
         self._reply = replies if callable(replies) else None
-        self._script: list[Reply] = [] if callable(replies) else [*replies]
+        script = [replies] if isinstance(replies, str) else replies
+        self._script: list[Reply] = [] if callable(script) else [*script]
 
     async def complete(self, request: ModelRequest) -> AssistantMessage:
         """Give the next reply."""

@@ -1,0 +1,65 @@
+"""Advice: what is no mistake in a file, but hardly what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from checkrail.config.problems import Problem
+from checkrail.engine.errors import suggestion
+from checkrail.engine.matchers import compiled
+from checkrail.engine.points import HookPoint
+
+if TYPE_CHECKING:
+    from checkrail.config import AgentConfig, Loaded
+    from checkrail.engine.hook import HookSpec
+
+EXTRAS = {"openai": "checkrail[openai]", "anthropic": "checkrail[anthropic]", "litellm": "litellm"}
+
+
+def advice(loaded: Loaded) -> tuple[Problem, ...]:
+    """Give what somebody who wrote this file would want to know."""
+    agents = loaded.agents.values()
+    known = _tools(loaded)
+    specs = (*loaded.specs, *(spec for agent in agents for spec in agent.hooks))
+    of_hooks = (problem for spec in specs for problem in _of_hook(spec, known))
+    return (*of_hooks, *(problem for agent in agents for problem in _of_agent(agent)))
+
+
+def _of_hook(spec: HookSpec, known: list[str]) -> Iterator[Problem]:
+    for pattern in spec.match.get("tools", ()) if known else ():
+        if not any(compiled(pattern)(name) for name in known):
+            written = str(getattr(pattern, "written", getattr(pattern, "pattern", pattern)))
+            hint = suggestion(written, known).strip(" ()") or f"they have: {', '.join(known)}"
+            yield _problem(spec, f"no agent of this file has a tool {written!r}", hint)
+    points = {place.point for place in spec.places}
+    if spec.redacts and HookPoint.BEFORE_FINAL_RESPONSE in points and known:
+        hint = "at after_llm_call it sees every answer"
+        yield _problem(spec, "it does not see the text beside tool calls, which is shown too", hint)
+
+
+def _problem(of: HookSpec | AgentConfig, found: str, hint: str) -> Problem:
+    file, _, line = of.source.rpartition(":")
+    if not line.isdigit():
+        file, line = of.source, ""
+    return Problem(file, int(line) if line else None, repr(of.name), found, hint=hint)
+
+
+def _tools(loaded: Loaded) -> list[str]:
+    """Name the tools of all agents; none if some of them are only known when they run."""
+    agents = loaded.agents.values()
+    if any(agent.mcp or agent.path or agent.kind != "autonomous" for agent in agents):
+        return []
+    return [name for agent in agents for tool in agent.tools for name in tool.names]
+
+
+def _of_agent(agent: AgentConfig) -> Iterator[Problem]:
+    provider = agent.model.provider if agent.model is not None else ""
+    needed = {provider: EXTRAS[provider]} if provider in EXTRAS else {}
+    if agent.mcp:
+        needed["mcp"] = "checkrail[mcp]"
+    for package, extra in needed.items():
+        if find_spec(package) is None:
+            found = f"it needs the package {package}, which is not installed here"
+            yield _problem(agent, found, f'pip install "{extra}"')
