@@ -24,7 +24,7 @@ demo: .venv/synced ## see hooks at work, offline, in a minute
 	$(BIN)/python examples/demo/demo.py
 
 test: check ## all checks, then all tests; the engine fully covered
-	$(BIN)/pytest --cov=checkrail.engine --cov-branch --cov-fail-under=100
+	$(BIN)/pytest -n auto --dist loadfile --cov=checkrail.engine --cov-branch --cov-fail-under=100
 
 test-adapters: $(ADAPTERS:%=.envs/%/synced) ## tests of packages that need environments of their own
 	set -e; for name in $(ADAPTERS); do \

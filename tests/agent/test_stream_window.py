@@ -107,7 +107,9 @@ async def test_a_window_and_a_hook_that_needs_the_whole_hold_it_all():
     assert await heard_midway(agent) == ""
 
 
-@pytest.mark.parametrize("options", [{"models": ["x"]}, {"when": lambda event: True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"models": ["x"]}, {"when": lambda event: True}], ids=["models", "when"]
+)
 async def test_what_can_only_be_known_of_the_answer_holds_it_all(options):
     assert await heard_midway(windowed(**options)) == ""
 

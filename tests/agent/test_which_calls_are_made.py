@@ -44,7 +44,8 @@ async def test_arguments_that_are_no_json_never_run_the_tool(make, hooks, how):
     )
     response = await make(answer, "hi", tools=[wipe], hooks=hooks).run("hello")
     assert ran == []
-    assert result_in(response)["content"] == 'the arguments are no JSON object: {"path": "/tmp'
+    told = "" if how == "lost metadata" else ': {"path": "/tmp'
+    assert result_in(response)["content"] == f"the arguments are no JSON object{told}"
     assert call_in(response) == ("wipe", {})
 
 

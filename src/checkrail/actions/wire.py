@@ -11,6 +11,7 @@ from checkrail.engine.event import Context, Event
 from checkrail.engine.outcomes import UNSET, Outcome
 from checkrail.engine.points import CONTRACTS, Contract, Decision, point_named
 from checkrail.engine.values import RunError, RunResult, plain
+from checkrail.styles.agent_status import LIVE
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -37,6 +38,7 @@ def request(event: Event[Any]) -> dict[str, Any]:
         found = getattr(event, item.name)
         if found is not None:
             told[item.name] = plain(found)
+    told["metadata"].pop(LIVE, None)  # an agent at work, which only hooks in its process can see
     if contract.wire == "content":
         told |= _of_message(event)
     if event.verdict is not None:
@@ -47,7 +49,8 @@ def request(event: Event[Any]) -> dict[str, Any]:
 def _of_message(event: Event[Any]) -> dict[str, Any]:
     """Give the fields of a message besides its text; its own thread and metadata come first."""
     own = {name: plain(getattr(event.value, name)) for name in event.value.__slots__}
-    own["metadata"] = {**plain(event.metadata), **own["metadata"]}
+    around = {key: item for key, item in event.metadata.items() if key != LIVE}
+    own["metadata"] = {**plain(around), **own["metadata"]}
     return {name: found for name, found in own.items() if name != "content" and found is not None}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
+from checkrail.agent.around import AROUND, beneath
 from checkrail.agent.conversation import Conversation
 from checkrail.agent.events import Emit, HookCalled
 from checkrail.agent.loop import Loop
@@ -35,9 +35,6 @@ T = TypeVar("T")
 
 OWN = frozenset({"agent_name", "model", "provider", "iteration", "tool_call_id"})
 """What events say of an agent, which its caller cannot say for it."""
-
-AROUND: ContextVar[Loop | None] = ContextVar("checkrail_loop", default=None)
-"""The run whose work this is: what runs beneath it is held by its hooks."""
 
 
 class Agent:
@@ -117,7 +114,7 @@ class Agent:
         """Run the loop on a conversation, which grows in place; `scope` is that of a run around."""
         above = AROUND.get()
         live = Live(self, history=View(messages))
-        context = "chat" if above is None else above.context
+        context = "chat" if above is None or above.over else above.context
         if scope is not None and scope.context.run_id is not None:
             context = scope.context.run_id
         asked = freeze(user_message(query))
@@ -140,11 +137,13 @@ class Agent:
         live: Live,
         ids: dict[str, Any],
     ) -> Scope:
-        if scope is None and above is not None:
-            scope = above.at
-            ids = {"run_id": str(uuid4()), "parent_run_id": scope.context.run_id} | ids
-        elif scope is None or scope.context.run_id is None:
-            ids = {"run_id": str(uuid4())} | ids
+        own: dict[str, Any] = {}
+        if scope is None or scope.context.run_id is None:
+            own["run_id"] = str(uuid4())
+        if above is not None and not above.over and own:
+            own["parent_run_id"] = above.at.context.run_id
+        scope = beneath(above, scope)
+        ids = own | ids
         if wrong := OWN.intersection(ids):
             told = f"{', '.join(sorted(wrong))} of an event is the agent's own"
             raise TypeError(f"{told}: say it where the agent is made")
@@ -180,20 +179,30 @@ class Agent:
         return asyncio.run(self._closing(work))
 
     async def _closing(self, work: Coroutine[Any, Any, T]) -> T:
+        around = AROUND.get()
         try:
             return await work
         finally:
-            await self.aclose()
+            await self.leave()
+            for level in () if around is None else around.at.levels:
+                await level.aclose()  # observers that were started in this event loop
+
+    async def leave(self) -> None:
+        """Close what this agent has in this event loop, which is about to end."""
+        await self._closed(self.toolbox.leave)
 
     async def aclose(self) -> None:
         """Close the connections of models and tools, and wait for hooks in the background."""
+        await self._closed(self.toolbox.aclose)
+
+    async def _closed(self, tools: Callable[[], Awaitable[None]]) -> None:
         close: Callable[[], Awaitable[Any]] | None = getattr(self.model, "aclose", None)
         async with AsyncExitStack() as closing:
             if close is not None:
                 closing.push_async_callback(close)
             for level in self._levels:
                 closing.push_async_callback(level.aclose)
-            closing.push_async_callback(self.toolbox.aclose)
+            closing.push_async_callback(tools)
 
     async def __aenter__(self) -> Self:
         return self

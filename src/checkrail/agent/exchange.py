@@ -10,13 +10,22 @@ from typing import Any
 
 from checkrail.agent.endings import Failing, survived
 from checkrail.agent.events import Emit, ToolFinished, ToolStarted
-from checkrail.agent.messages import Message, assistant_message, is_parts, tool_message
+from checkrail.agent.messages import (
+    Message,
+    assistant_message,
+    is_call,
+    is_parts,
+    tool_message,
+)
 from checkrail.agent.patience import CancelledWithin, TookTooLong, settled, within
 from checkrail.agent.tools.tool import Tool, ToolContext, ToolError
 from checkrail.engine.errors import suggestion, told
 from checkrail.engine.points import Decision, HookPoint
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import AssistantMessage, ToolCall, ToolResult, plain
+
+SHOWN = 200
+"""How much a model is told of arguments that are no JSON, in characters."""
 
 
 class Handling:
@@ -89,8 +98,8 @@ class Exchange:
         if handling.unparsed is None:
             result = await self._performed(handling, at)
         else:
-            told = f"the arguments are no JSON object: {handling.unparsed}"
-            result = failed(handling.call, told)
+            text = handling.unparsed[:SHOWN]
+            result = failed(handling.call, f"the arguments are no JSON object: {text}".rstrip(": "))
         result = await self._seen(handling, at, HookPoint.AFTER_TOOL_CALL, result)
         if result.is_error:
             result = await self._seen(handling, at, HookPoint.ON_TOOL_ERROR, result)
@@ -99,6 +108,9 @@ class Exchange:
     async def _performed(self, handling: Handling, at: Scope) -> ToolResult:
         verdict = await at.fire(HookPoint.BEFORE_TOOL_CALL, handling.call)
         call: ToolCall = verdict.subject
+        if not is_call(call):
+            problem = "it needs a name and a dict of args"
+            raise Failing(f"hooks made a tool call that is none: {problem}", by_hook=True)
         if call.id != handling.call.id:
             call = dataclasses.replace(call, id=handling.call.id)
         handling.call = handling.shown = call

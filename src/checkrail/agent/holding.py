@@ -30,8 +30,9 @@ class Release:
         self._emit = emit
         self._scope = scope
         self._schema = whole
-        self._seen = ""
-        self._sent = ""
+        self._seen: list[str] = []
+        self._sent: list[str] = []
+        self._behind = 0
         self._torn = False
         self._hooks: tuple[Chain | None, ...] | None = None
         self._see_hooks()
@@ -43,7 +44,9 @@ class Release:
             return
         self._hooks = hooks
         holding = [*_holding(self._scope)]
-        self._to_the_end = any(bound.point is HookPoint.QUERY_END for bound in holding)
+        self._final_only = any(
+            bound.point is not HookPoint.AFTER_LLM_CALL and _needs_all(bound) for bound in holding
+        )
         self._whole = self._schema or _need_all(holding)
         self._window = Window(holding, self._scope) if holding and not self._whole else None
         names = ", ".join(bound.spec.name for bound in holding)
@@ -51,40 +54,47 @@ class Release:
 
     def heard(self, text: str, model: str) -> None:
         """Take the model's word for what the whole text is."""
-        if self._seen not in ("", text):
+        if self._seen and "".join(self._seen) != text:
             self._torn = True
             log.error("model %r streamed another text than its answer has", model)
 
     async def feed(self, piece: str) -> None:
         """Take a piece of text as it comes from the model."""
-        self._seen += piece
+        self._seen.append(piece)
+        self._behind += len(piece)
         self._see_hooks()
         if self._whole:
             return
         if self._window is None:
-            self.finish(self._seen)
-        elif (safe := await self._window.passes(self._seen)) is not None:
+            self._send(piece if self._behind == len(piece) else self._rest("".join(self._seen)))
+        elif (safe := await self._window.passes("".join(self._seen))) is not None:
             self.finish(safe)
 
     async def before_tools(self, text: str) -> None:
-        """Let out a text that tool calls follow: it is no final answer, but was tried as one."""
+        """Let out a text that tool calls follow, unless hooks that never see it hold answers."""
         self._see_hooks()
         if self._window is not None:
             self.finish(await self._window.tried(text, TRIED[1:]) or "")
-        elif not self._to_the_end:
+        elif not self._final_only:
             self.finish(text)
 
     def finish(self, text: str) -> None:
         """Let out what is left of this text."""
-        if text.startswith(self._sent):
-            self._send(text[len(self._sent) :])
-        elif not self._sent.startswith(text) and not self._torn:
-            self._torn = True
-            log.error("%s: give it a larger window", self._changed)
+        self._send(self._rest(text))
+
+    def _rest(self, text: str) -> str:
+        sent = "".join(self._sent)
+        if not text.startswith(sent):
+            if not sent.startswith(text) and not self._torn:
+                self._torn = True
+                log.error("%s: give it a larger window", self._changed)
+            return ""
+        return text[len(sent) :]
 
     def _send(self, piece: str) -> None:
         if piece:
-            self._sent += piece
+            self._sent.append(piece)
+            self._behind -= len(piece)
             self._emit(TextDelta(piece, self._scope.context.iteration or 0))
 
 

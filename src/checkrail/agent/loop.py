@@ -22,6 +22,7 @@ from checkrail.agent.messages import (
     problems,
     schema_of,
     text_of,
+    unparsed_in,
     user_message,
 )
 from checkrail.agent.model_call import ask
@@ -63,7 +64,9 @@ class Loop:
         self.emit = emit
         self.context = context
         self.inside = inside
-        self.above = above if above is not None and above.inside is self.inside else None
+        self.over: bool = False
+        lives = above is not None and not above.over and above.inside is inside
+        self.above = above if lives else None
         self.usage: Mapping[str, Any] = {}
         self._lock = threading.Lock()
         self.doom: str | None = None
@@ -95,10 +98,12 @@ class Loop:
         except BaseException:
             await self._ended(Ending("cancelled", error="the run was cancelled"))
             raise
+        else:
+            response = await self._ended(ending)
         finally:
+            self.over = True
             if self.above is not None:
                 self.above.spend(self.usage)
-        response = await self._ended(ending)
         if self.release is not None and ending.message is not None:
             self.release.finish(text_of(response.content))
         return response
@@ -151,14 +156,16 @@ class Loop:
         injected = self._inject(before.inject)
         replaced = before.decision is Decision.REPLACE
         message = _sound(before) if replaced else await self._asked(value, injected)
-        message, unparsed = identified(message, self.ids, self.context)
+        message = identified(message, self.ids, self.context)
+        unparsed = unparsed_in(message)
         after = await at.fire(HookPoint.AFTER_LLM_CALL, message)
         if after.decision is Decision.RETRY:
             self._again(after)
             return None, False
         self.later = after.inject
-        message, _ = identified(_sound(after), self.ids, self.context)
-        self.unparsed = unparsed
+        message = identified(_sound(after), self.ids, self.context)
+        seen = unparsed_in(message)  # as hooks left it: they may have redacted or dropped it
+        self.unparsed = {name: str(seen.get(name, "")) for name in unparsed}
         return message, after.decision is Decision.STOP
 
     def _request(self) -> ModelRequest:
@@ -292,11 +299,13 @@ class Loop:
 
     def _forgetting(self, answer: Any, changed: AgentResponse) -> AgentResponse:
         """Keep only the redacted form of an answer in the conversation."""
+        ours = self.messages
+        kept = redacted(ours, changed.messages) if changed.messages else ours
         self.messages[:] = [
             freeze({**said, "content": changed.content})
-            if answer and (said["role"], said.get("content")) == ("assistant", answer)
+            if answer and (said.get("role"), said.get("content")) == ("assistant", answer)
             else said
-            for said in changed.messages
+            for said in kept
         ]
         return dataclasses.replace(changed, messages=[*self.messages])
 

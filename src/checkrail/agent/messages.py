@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from checkrail.agent.tools.limits import LEGAL_NAME
 from checkrail.agent.tools.tool import Tool
 from checkrail.engine.frozen import freeze
 from checkrail.engine.values import AssistantMessage, ToolCall, ToolResult, plain
@@ -52,15 +54,11 @@ def call_ids(messages: Iterable[Message]) -> Iterator[str]:
 
 def identified(
     message: AssistantMessage, earlier: Container[str], context: str
-) -> tuple[AssistantMessage, dict[str, str]]:
-    """Give every tool call an id of its own, by which its result is told apart.
-
-    Beside the message stand the arguments that are no JSON, by the ids of their calls.
-    """
+) -> AssistantMessage:
+    """Give every tool call an id of its own, by which its result is told apart."""
     if not message.tool_calls:
-        return message, {}
-    given = message.metadata.get(UNPARSED)
-    texts = given if isinstance(given, Mapping) else {}
+        return message
+    texts = unparsed_in(message)
     calls: dict[str, ToolCall] = {}
     unparsed: dict[str, str] = {}
     for call in message.tool_calls:
@@ -73,9 +71,16 @@ def identified(
         if call.id in texts:
             unparsed[own] = str(texts[call.id])
     found = [*calls.values()]
-    if any(new is not old for new, old in zip(found, message.tool_calls, strict=True)):
-        message = dataclasses.replace(message, tool_calls=found)
-    return message, unparsed
+    if all(new is old for new, old in zip(found, message.tool_calls, strict=True)):
+        return message
+    metadata = {**message.metadata, UNPARSED: unparsed} if unparsed else message.metadata
+    return dataclasses.replace(message, tool_calls=found, metadata=metadata)
+
+
+def unparsed_in(message: AssistantMessage) -> Mapping[str, Any]:
+    """Give the arguments of an answer's tool calls that are no JSON, by the ids of the calls."""
+    given = message.metadata.get(UNPARSED)
+    return given if isinstance(given, Mapping) else {}
 
 
 def problems(message: AssistantMessage) -> Iterator[str]:
@@ -84,14 +89,15 @@ def problems(message: AssistantMessage) -> Iterator[str]:
     calls: Any = message.tool_calls
     if not isinstance(content, str | list | tuple):
         yield f"its content is {type(content).__name__}, not a text or parts"
-    if not isinstance(calls, list | tuple) or not all(map(_is_call, calls)):
+    if not isinstance(calls, list | tuple) or not all(map(is_call, calls)):
         yield "its tool_calls are no list of ToolCall, each with a name and a dict of args"
     others: list[Any] = [message.usage or {}, message.metadata]
     if not all(isinstance(other, Mapping) for other in others):
         yield "its usage or metadata is no mapping"
 
 
-def _is_call(call: Any) -> bool:
+def is_call(call: Any) -> bool:
+    """Say whether this is a tool call with all that one has to have."""
     if not isinstance(call, ToolCall):
         return False
     texts: list[Any] = [call.id, call.name]
@@ -120,8 +126,13 @@ def written_call(call: ToolCall) -> dict[str, Any]:
     return {
         "id": call.id,
         "type": "function",
-        "function": {"name": call.name, "arguments": arguments},
+        "function": {"name": legal_name(call.name), "arguments": arguments},
     }
+
+
+def legal_name(name: str) -> str:
+    """Give a name that providers take back: a model may make one up that they would refuse."""
+    return name if LEGAL_NAME.fullmatch(name) else re.sub(r"[^\w-]", "_", name)[:64] or "unknown"
 
 
 def tool_message(result: ToolResult) -> dict[str, Any]:

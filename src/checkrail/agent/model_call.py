@@ -55,12 +55,12 @@ async def _answer(
             answer = await model.complete(request)
         else:
             answer = await _streamed(model, request, release)
-    except ModelError as error:
-        spend(error.usage)
+    except BaseException as error:
+        spend(getattr(error, "usage", None))  # of a cancellation too, if the model knows
         raise
-    checked = _checked(answer, request.model or model.name)
-    spend(checked.usage)
-    return checked
+    usage = getattr(answer, "usage", None)
+    spend(usage if isinstance(usage, Mapping) else None)
+    return _checked(answer, request.model or model.name)
 
 
 async def _streamed(model: Model, request: ModelRequest, release: Release) -> Any:

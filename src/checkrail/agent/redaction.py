@@ -21,6 +21,9 @@ def redacted(ours: Sequence[Message], theirs: Sequence[Message]) -> list[Message
     """
     if [*map(_place, ours)] == [*map(_place, theirs)]:
         return [*theirs]
+    start = _alike(ours, theirs)
+    if start:
+        return [*theirs[:start], *redacted(ours[start:], theirs[start:])]
     known = [message for message in ours if message in theirs]
     mine, yours = ([_key(m, known) for m in reversed(found)] for found in (ours, theirs))
     kept = [_blank(message) for message in reversed(ours)]
@@ -28,6 +31,12 @@ def redacted(ours: Sequence[Message], theirs: Sequence[Message]) -> list[Message
     for block in SequenceMatcher(None, mine, yours, autojunk=False).get_matching_blocks():
         kept[block.a : block.a + block.size] = found[block.b : block.b + block.size]
     return [*reversed(kept)]
+
+
+def _alike(ours: Sequence[Message], theirs: Sequence[Message]) -> int:
+    """Say how many messages the two begin with that are the very same."""
+    pairs = zip(ours, theirs, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a is not b), min(len(ours), len(theirs)))
 
 
 def _key(message: Message, known: Sequence[Message]) -> tuple[Any, ...]:

@@ -45,6 +45,15 @@ class Toolbox:
                 if isinstance(tool, AgentTool):
                     closing.push_async_callback(tool.agent.aclose)
 
+    async def leave(self) -> None:
+        """Close what was connected in this event loop, which is about to end."""
+        async with AsyncExitStack() as closing:
+            for source in self._sources:
+                closing.push_async_callback(getattr(source, "leave", source.aclose))
+            for tool in self._fixed:
+                if isinstance(tool, AgentTool):
+                    closing.push_async_callback(tool.agent.leave)
+
     def _named(self, tools: Iterable[Tool]) -> Mapping[str, Tool]:
         known: dict[str, Tool] = {}
         for tool in tools:

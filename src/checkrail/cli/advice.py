@@ -36,7 +36,7 @@ def _of_hook(spec: HookSpec, known: list[str]) -> Iterator[Problem]:
     points = {place.point for place in spec.places}
     if spec.redacts and HookPoint.BEFORE_FINAL_RESPONSE in points and known:
         hint = "at after_llm_call it sees every answer"
-        yield _problem(spec, "it does not see the text beside tool calls, which is shown too", hint)
+        yield _problem(spec, "it does not see the text beside tool calls, which is kept too", hint)
 
 
 def _problem(of: HookSpec | AgentConfig, found: str, hint: str) -> Problem:

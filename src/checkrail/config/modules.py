@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
@@ -11,6 +12,9 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
+
+KEPT = 32_768
+"""How many files are remembered: a program has thousands, and is looked through at each reload."""
 
 _OURS = __name__.partition(".")[0]
 _STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
@@ -81,14 +85,22 @@ def files_of(modules: Iterable[str]) -> set[Path]:
 
 def is_local(name: str, file: Path) -> bool:
     """Say whether a module is somebody's own: not installed, not Python's, not one of ours."""
-    if name.partition(".")[0] == _OURS or file.is_relative_to(_STDLIB):
-        return False
-    return not _INSTALLED & {*file.parts}
+    return name.partition(".")[0] != _OURS and _is_somebodys(file)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _is_somebodys(file: Path) -> bool:
+    return not file.is_relative_to(_STDLIB) and not _INSTALLED & {*file.parts}
 
 
 def _file(module: ModuleType) -> Path | None:
     file = getattr(module, "__file__", None)
-    return Path(file).resolve() if isinstance(file, str) and file.endswith(".py") else None
+    return _resolved(file) if isinstance(file, str) and file.endswith(".py") else None
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _resolved(file: str) -> Path:
+    return Path(file).resolve()
 
 
 def _forget(name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -158,6 +159,7 @@ def scrubbed(text: str, secrets: Mapping[str, str]) -> str:
     """Take the values of variables out again, longest first, wherever the text came from."""
     for value in sorted(secrets, key=len, reverse=True):
         text = text.replace(value, secrets[value])
+        text = text.replace(json.dumps(value)[1:-1], secrets[value])  # as it stands in JSON
     return text
 
 

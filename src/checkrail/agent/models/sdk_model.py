@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 from abc import ABC, abstractmethod
@@ -159,6 +160,9 @@ class SdkModel(ABC):
             asked = Asked(self.provider, request.model or self.name, key, self._secrets())
             # The SDK's error may name the key, and so may the errors beneath it.
             raise asked.failure(error, draft.usage) from None
+        except asyncio.CancelledError as error:
+            error.usage = draft.usage  # type: ignore[attr-defined]
+            raise
 
     def _secrets(self) -> tuple[str, ...]:
         given = (getattr(self._given, name, None) for name in ("api_key", "auth_token"))

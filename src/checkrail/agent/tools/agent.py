@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from checkrail.agent.errors import RunFailed
+from checkrail.agent.messages import text_of
 from checkrail.agent.tools.tool import Tool, ToolContext, ToolError
 
 if TYPE_CHECKING:
@@ -38,9 +39,19 @@ class AgentTool(Tool):
         try:
             response = await self.agent.run(query)
         except RunFailed as failure:
-            if failure.by_hook:
-                raise
             raise ToolError(f"the agent {self.name} failed: {failure}") from failure
         if response.error is not None:
             raise ToolError(f"the agent {self.name} gave no answer: {response.error}")
-        return response.content if response.output is None else response.output
+        return _shown(response.content) if response.output is None else response.output
+
+
+def _shown(content: str | Sequence[Any]) -> str | Sequence[Any]:
+    """Give what an agent said to others; its thoughts are its own."""
+    if isinstance(content, str):
+        return content
+    said: list[Any] = [part for part in content if _type(part) in ("text", "image_url")]
+    return said if any(_type(part) != "text" for part in said) else text_of(said)
+
+
+def _type(part: Any) -> Any:
+    return part.get("type") if isinstance(part, Mapping) else None

@@ -110,6 +110,16 @@ class MCPTools:
         if own := [task for task in tuple(self._tasks) if task.get_loop() is here]:
             await asyncio.wait(own)
 
+    async def leave(self) -> None:
+        """Disconnect in this event loop, which is about to end; others go on."""
+        here = asyncio.get_running_loop()
+        with self._lock:
+            connection = self._connections.pop(here, None)
+        if connection is not None:
+            connection.end()
+        if own := [task for task in tuple(self._tasks) if task.get_loop() is here]:
+            await asyncio.wait(own)
+
     def _connection(self) -> Connection:
         """Give the connection of this event loop: each has its own, and none outlives it."""
         from checkrail.agent.tools.mcp_connection import Connection
