@@ -91,10 +91,7 @@ def test_it_shows_what_was_decided(printed):
 
 def test_an_answer_that_was_sent_back_is_never_said(printed):
     said = re.findall(r"the agent says: (.*)", printed)
-    assert [text.strip() for text in said] == [
-        "<plan>transfer, then delete</plan>",
-        "I deleted your note. Trace key: [redacted:secrets]",
-    ]
+    assert [text.strip() for text in said] == ["I deleted your note. Trace key: [redacted:secrets]"]
 
 
 def test_the_last_lines_count_what_was_shown(printed):

@@ -46,7 +46,7 @@ SUPPORT = """
           tools: [refund]
           when: tool_call.args.amount > 100
           block: Refunds over 100 need the desk
-      before_final_response:
+      after_llm_call:
         - name: no_addresses
           builtin: redact
           config: { kinds: [email] }
@@ -145,7 +145,6 @@ def test_the_trace_tells_each_hook_and_tool_in_order(support, checkrail):
     for start in (
         '→ lookup {"order": "A-17"}',
         "← lookup: A-17 goes to ann@example.com",
-        "before_final_response",
         "transform no_addresses redacts",
         "answer, ",
         "gate limit blocks",
