@@ -1,4 +1,4 @@
-"""Mistakes that loops are known for, each with one hook and several, one tool and several."""
+"""Mistakes that loops are known for: run and streamed, one hook and several, one tool and more."""
 
 import asyncio
 import dataclasses
@@ -8,6 +8,7 @@ import json
 import pytest
 
 from checkrail import (
+    Agent,
     AssistantMessage,
     Block,
     CheckrailError,
@@ -18,9 +19,25 @@ from checkrail import (
     ToolCall,
     tool,
 )
-from checkrail.agent import RunFailed, Tool
+from checkrail.agent import Conversation, RunFailed, Tool
 
 TOOL_POINTS = ("before_tool_call", "after_tool_call")
+
+
+@pytest.fixture(autouse=True, params=["run", "stream"])
+def _way(request, monkeypatch):
+    """Have every run of these tests go the one way, and then the other."""
+    if request.param == "run":
+        return
+
+    async def streamed(self, query, **ids):
+        async with self.stream(query, **ids) as stream:
+            async for _ in stream:
+                pass
+        return stream.response
+
+    monkeypatch.setattr(Agent, "run", streamed)
+    monkeypatch.setattr(Conversation, "run", streamed)
 
 
 @pytest.fixture(params=[1, 3], ids=["one tool", "three tools"])

@@ -10,6 +10,7 @@ from typing import Self
 
 from checkrail.agent.errors import RunFailed
 from checkrail.agent.events import Emit, Finished, StreamEvent, TextDelta
+from checkrail.engine.chain import pinned
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.values import AgentResponse
 
@@ -52,7 +53,8 @@ class AgentStream:
             else:  # an agent beneath runs in the thread of a tool
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
-        self._run = loop.create_task(self._finish(emit))
+        with pinned():  # here it is known whose work this is, if it is a hook's
+            self._run = loop.create_task(self._finish(emit))
         self._run.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
