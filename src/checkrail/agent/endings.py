@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from checkrail.agent.messages import problems
 from checkrail.engine.points import Decision
 from checkrail.engine.values import AssistantMessage
 from checkrail.engine.verdict import Verdict
@@ -46,3 +47,17 @@ def survived(verdict: Verdict) -> Any:
     if verdict.decision is Decision.FAIL:
         raise Failing(verdict.reason, by_hook=True)
     return verdict.value
+
+
+def sound(verdict: Verdict) -> AssistantMessage:
+    """Give an answer as hooks left it, or end the run if it was refused or is none any more."""
+    message: AssistantMessage = passed(verdict)
+    if (problem := next(problems(message), None)) is not None:
+        by = verdict.hook or changers(verdict)
+        raise Failing(f"the answer that {by} made is none: {problem}", by_hook=True)
+    return message
+
+
+def changers(verdict: Verdict) -> str:
+    """Name the hooks that changed the value."""
+    return ", ".join(record.hook for record in verdict.records if record.changed)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from checkrail.agent.endings import Blocked, Ending, Failing, StopReason, passed
+from checkrail.agent.endings import (
+    Blocked,
+    Ending,
+    Failing,
+    StopReason,
+    changers,
+    passed,
+    sound,
+)
 from checkrail.agent.errors import RunFailed
 from checkrail.agent.events import Emit
 from checkrail.agent.exchange import Exchange
@@ -18,10 +25,10 @@ from checkrail.agent.messages import (
     assistant_message,
     call_ids,
     identified,
-    is_parts,
-    problems,
+    legal,
     schema_of,
     text_of,
+    tool_name,
     unparsed_in,
     user_message,
 )
@@ -40,8 +47,6 @@ from checkrail.styles.fluent import DEFAULT_FEEDBACK
 if TYPE_CHECKING:
     from checkrail.agent.agent import Agent
     from checkrail.agent.tools.tool import Tool
-
-log = logging.getLogger("checkrail.agent")
 
 
 class Loop:
@@ -143,7 +148,7 @@ class Loop:
         """Give the model's answer, None if it has to be asked again, and whether that is all."""
         self.later = ()
         before = await at.fire(HookPoint.BEFORE_LLM_CALL, self._request())
-        self.offered = {_name(tool) for tool in before.subject.tools}
+        self.offered = {tool_name(tool) for tool in before.subject.tools}
         if before.redacted:
             self._keep(before.given.messages)
         if before.decision is Decision.BLOCK and at.context.iteration == 1:
@@ -152,10 +157,10 @@ class Loop:
             self.release = Release(self.emit, at, whole=self.agent.output is not None)
         value = passed(before)
         if before.decision is Decision.STOP:
-            return _sound(before), True
+            return sound(before), True
         injected = self._inject(before.inject)
         replaced = before.decision is Decision.REPLACE
-        message = _sound(before) if replaced else await self._asked(value, injected)
+        message = sound(before) if replaced else await self._asked(value, injected)
         message = identified(message, self.ids, self.context)
         unparsed = unparsed_in(message)
         after = await at.fire(HookPoint.AFTER_LLM_CALL, message)
@@ -163,7 +168,7 @@ class Loop:
             self._again(after)
             return None, False
         self.later = after.inject
-        message = identified(_sound(after), self.ids, self.context)
+        message = identified(sound(after), self.ids, self.context)
         seen = unparsed_in(message)  # as hooks left it: they may have redacted or dropped it
         self.unparsed = {name: str(seen.get(name, "")) for name in unparsed}
         return message, after.decision is Decision.STOP
@@ -217,7 +222,7 @@ class Loop:
         if final.decision is Decision.RETRY:
             self._again(final, self.later)
             return None
-        changed = _sound(final)
+        changed = sound(final)
         stopped = stopped or final.decision is Decision.STOP
         if changed.tool_calls:
             changed = dataclasses.replace(changed, tool_calls=[])
@@ -251,7 +256,7 @@ class Loop:
         except OutputMismatch as mismatch:
             if stopped:
                 return None
-            by = _changers(verdict)
+            by = changers(verdict)
             problem = f"the answer no longer fits the output schema: it was changed by {by}"
             raise Failing(f"{problem} ({mismatch})") from mismatch
 
@@ -262,7 +267,7 @@ class Loop:
 
     def _inject(self, given: Iterable[Message]) -> list[Message]:
         """Put messages of hooks at the end of the conversation, where they are legal."""
-        placed = [legal for message in given if (legal := _legal(message)) is not None]
+        placed = [said for message in given if (said := legal(message)) is not None]
         self.messages += placed
         return placed
 
@@ -318,34 +323,3 @@ class Loop:
             stop_reason=ending.stop_reason,
             error=ending.error,
         )
-
-
-def _sound(verdict: Verdict) -> AssistantMessage:
-    """Give an answer as hooks left it, or end the run if it was refused or is none any more."""
-    message: AssistantMessage = passed(verdict)
-    if (problem := next(problems(message), None)) is not None:
-        by = verdict.hook or _changers(verdict)
-        raise Failing(f"the answer that {by} made is none: {problem}", by_hook=True)
-    return message
-
-
-def _changers(verdict: Verdict) -> str:
-    return ", ".join(record.hook for record in verdict.records if record.changed)
-
-
-def _legal(message: Message) -> Message | None:
-    """Give a hook's message as the conversation can take it anywhere between two turns."""
-    role = message.get("role", "user")
-    content, calls = message.get("content"), message.get("tool_calls")
-    says = bool(content) and (isinstance(content, str) or is_parts(content))
-    if role in ("user", "system", "developer", "assistant") and says and not calls:
-        kept = {key: value for key, value in message.items() if key != "tool_calls"}
-        return freeze({**kept, "role": role})  # type: ignore[no-any-return]
-    log.error("a hook injected a %s message that has no place here: it is left out", role)
-    return None
-
-
-def _name(tool: Message) -> str | None:
-    """Give the name of a tool in a request; a provider's own tools have none."""
-    function = tool.get("function")
-    return function.get("name") if isinstance(function, Mapping) else None

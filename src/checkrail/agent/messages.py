@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count
@@ -13,6 +14,8 @@ from checkrail.agent.tools.limits import LEGAL_NAME
 from checkrail.agent.tools.tool import Tool
 from checkrail.engine.frozen import freeze
 from checkrail.engine.values import AssistantMessage, ToolCall, ToolResult, plain
+
+log = logging.getLogger("checkrail.agent")
 
 Message = Mapping[str, Any]
 UNPARSED = "unparsed_arguments"
@@ -181,3 +184,21 @@ def _texts(parts: Iterable[Any]) -> Iterator[str]:
             yield part
         elif isinstance(part, Mapping) and part.get("type") in ("text", "output_text"):
             yield str(part.get("text", ""))
+
+
+def legal(message: Message) -> Message | None:
+    """Give a hook's message as the conversation can take it anywhere between two turns."""
+    role = message.get("role", "user")
+    content, calls = message.get("content"), message.get("tool_calls")
+    says = bool(content) and (isinstance(content, str) or is_parts(content))
+    if role in ("user", "system", "developer", "assistant") and says and not calls:
+        kept = {key: value for key, value in message.items() if key != "tool_calls"}
+        return freeze({**kept, "role": role})  # type: ignore[no-any-return]
+    log.error("a hook injected a %s message that has no place here: it is left out", role)
+    return None
+
+
+def tool_name(tool: Message) -> str | None:
+    """Give the name of a tool in a request; a provider's own tools have none."""
+    function = tool.get("function")
+    return function.get("name") if isinstance(function, Mapping) else None
