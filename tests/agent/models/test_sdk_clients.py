@@ -12,6 +12,7 @@ from checkrail.agent.models.model import Model, ModelError
 from checkrail.engine.extras import MissingExtraError
 
 from .conftest import KEY, QUESTION, asked
+from .servers.replies import Refuse
 from .servers.server import PATIENCE
 
 
@@ -39,6 +40,18 @@ def test_the_connections_of_a_loop_are_closed_at_its_end(serve, model_at, way):
     asyncio.run(asked(model, way))
     assert endpoint.idle.wait(PATIENCE)
     assert model is not None, "it was not for want of the model"
+
+
+async def test_headers_are_sent_but_are_nothing_that_hooks_or_errors_tell(serve, model_at, way):
+    secret = "gate-0123456789"
+    endpoint = serve("one", Refuse(400, f"no such thing as {secret}"))
+    model = model_at(endpoint, extra_headers={"x-gateway": secret}, temperature=0)
+    await asked(model, way)
+    assert endpoint.requests[-1].headers["x-gateway"] == secret
+    assert dict(model.params) in ({"temperature": 0}, {"temperature": 0, "max_tokens": 4096})
+    with pytest.raises(ModelError) as failed:
+        await asked(model, way)
+    assert secret not in str(failed.value) + repr(model)
 
 
 async def test_one_loop_has_one_connection(serve, model_at):

@@ -69,7 +69,10 @@ class SdkModel(ABC):
     ) -> None:
         self.name = name
         self.provider = provider
-        self.params: Mapping[str, Any] = freeze(params)
+        # Headers may hold keys: they are sent, but are nothing for hooks and records to see.
+        self._headers = dict(params.get("extra_headers") or {})
+        shown = {key: value for key, value in params.items() if key != "extra_headers"}
+        self.params: Mapping[str, Any] = freeze(shown)
         self._sdk = sdk
         self._base_url = base_url
         self._api_key = api_key
@@ -147,6 +150,9 @@ class SdkModel(ABC):
     async def _ask(self, request: ModelRequest, *, stream: bool) -> Any:
         create = self._create(self._given or await self._clients.get())
         arguments = self._arguments(request, stream=stream) | {"stream": stream}
+        if self._headers:
+            changed = arguments.get("extra_headers") or {}
+            arguments["extra_headers"] = self._headers | changed
         return await create(**_accepted(create, arguments))
 
     @contextmanager
@@ -166,7 +172,8 @@ class SdkModel(ABC):
 
     def _secrets(self) -> tuple[str, ...]:
         given = (getattr(self._given, name, None) for name in ("api_key", "auth_token"))
-        found = (self._key(), *given, *(os.environ.get(name) for name in self.key_names))
+        named = (os.environ.get(name) for name in self.key_names)
+        found = (self._key(), *given, *named, *self._headers.values())
         return tuple(key for key in found if isinstance(key, str) and len(key) >= SHORTEST_SECRET)
 
 
