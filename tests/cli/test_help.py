@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-COMMANDS = ["chat", "check", "fire", "hooks", "schema"]
+COMMANDS = ["chat", "check", "fire", "hooks", "init", "schema"]
 
 RULES = """
     hooks:
@@ -26,6 +26,7 @@ EXAMPLES_SAY = {
     "check": (0, "limit"),
     "fire": (3, "Transfers over 1000 need the finance desk"),
     "hooks": (0, "takes secrets, e-mail addresses and card numbers out"),
+    "init": (0, "my-project: made checkrail.yaml"),
     "schema": (0, '"point": "before_tool_call"'),
 }
 

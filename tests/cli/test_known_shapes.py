@@ -102,7 +102,7 @@ def test_an_object_by_its_path_with_a_timeout(checkrail, write):
         ["completed", "completed", "observe", "100", "everything", "7 s", watching, "enforce"],
         ["failed", "failed", "observe", "100", "everything", "7 s", watching, "enforce"],
     ]
-    assert done.rows[-1] == ["aegra.json: 3 hooks at 3 of 16 points"]
+    assert done.rows[-1] == ["aegra.json: 3 hooks at 3 of 16 points, 1 agent"]
 
 
 def test_run_hooks_can_be_fired(invoke, write):

@@ -1,3 +1,4 @@
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -5,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkrail.config import ConfigError, Problem, load
+from checkrail.config import ConfigError, Problem, dotenv, load
 
 Write = Callable[[str, str], Path]
 
@@ -44,6 +45,17 @@ def told(problems: Callable[..., list[Problem]]) -> Callable[..., list[str]]:
         return [str(problem).replace(problem.file, name, 1) for problem in found]
 
     return told_of
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch) -> Iterator[None]:
+    """Leave no variable that a file of a test has set, and let none of this machine count."""
+    monkeypatch.delenv("CHECKRAIL_DATABASE_URL", raising=False)
+    before = {**os.environ}
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+    dotenv._put.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -247,20 +247,38 @@ def test_the_hooks_of_an_agent_are_hooks_as_anywhere(write, monkeypatch):
     assert {file.name for file in loaded.files} == {"checkrail.yaml", "own.py"}
 
 
-def test_a_graph_is_left_to_those_who_run_it():
+def test_a_graph_is_read_but_not_imported():
     loaded = load_text(
         """
         agents:
           plain: ./support.py:graph
-          graph: { type: graph, path: ./support.py:graph, checkpoints: 5, hooks: [later] }
+          short: { path: package.module:graph }
+          graph:
+            type: graph
+            path: ./support.py:graph
+            description: Helps.
+            on_crash: restart
+            timeout_seconds: 90
+            tags: [eu]
+            enabled: false
+            parameters_schema: { type: object }
+            hooks: { before_tool_call: { block: No } }
           job: { type: procedural, command: [run, it], parameters_schema: { type: object } }
         """
     )
     assert {agent.name: (agent.kind, agent.path) for agent in loaded.agents.values()} == {
         "plain": ("graph", "./support.py:graph"),
-        "graph": ("graph", ""),
+        "short": ("graph", "package.module:graph"),
+        "graph": ("graph", "./support.py:graph"),
         "job": ("procedural", ""),
     }
+    plain, graph = loaded.agents["plain"], loaded.agents["graph"]
+    assert (plain.on_crash, plain.timeout_seconds, plain.enabled) == ("resume", None, True)
+    assert (graph.on_crash, graph.timeout_seconds, graph.enabled) == ("restart", 90, False)
+    assert (graph.description, graph.tags) == ("Helps.", ("eu",))
+    assert graph.parameters_schema == {"type": "object"}
+    assert [spec.name for spec in graph.hooks] == ["graph.before_tool_call"]
+    assert loaded.agents["job"].on_crash == "fail"
 
 
 BLUEPRINT = """

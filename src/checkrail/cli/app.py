@@ -17,6 +17,7 @@ COMMANDS = {
     "check": "Validate a file and print the plan.",
     "fire": "Run the hooks of a file on one event.",
     "hooks": "Show the built-in hooks.",
+    "init": "Make a project that runs.",
     "schema": "Print what hooks outside the process are sent and may answer.",
 }
 

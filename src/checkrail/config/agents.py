@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,14 @@ from checkrail.config.agent_tools import CheckTools, McpConfig, ToolConfig, Tool
 from checkrail.config.environment import Environment
 from checkrail.config.kinds import fitting, is_reference
 from checkrail.config.problems import Report, Where, described, spelled
-from checkrail.config.schema import AGENT, AGENT_WORDS, KINDS
+from checkrail.config.schema import AGENT, AGENT_WORDS, GRAPH, GRAPH_KIND, KINDS
+from checkrail.config.server_keys import reference
 from checkrail.config.targets import Importer, NotLoadedError
 from checkrail.engine.hook import HookSpec
 
 AGENT_NAME = re.compile(r"\w+(?:[-.]\w+)*")
+_GRAPH_NAME = re.compile(r"\w(?:[^/\\\0-\x1f\x7f]*[^/\\\0- \x7f])?")
+"""Names of graphs that other servers take too; a name is still no path."""
 AUTONOMOUS = "autonomous"
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What every provider accepts as the name of a tool."""
@@ -30,7 +33,8 @@ ReadHooks = Callable[[str, Any, Where], tuple[HookSpec, ...]]
 class AgentConfig:
     """What a file says of an agent; `source` is where.
 
-    Only the kind `autonomous` is read: of other kinds the rest is left to those who run them.
+    A graph is not imported: `path` says where it is, `on_crash` what becomes of a run whose process
+    died. Procedural agents are left to those who run them.
     """
 
     name: str
@@ -46,6 +50,11 @@ class AgentConfig:
     max_iterations: int | None = None
     model_timeout: float | None = None
     hooks: tuple[HookSpec, ...] = field(default=(), repr=False)
+    on_crash: str = "fail"
+    timeout_seconds: float | None = None
+    parameters_schema: Mapping[str, Any] | None = field(default=None, repr=False)
+    tags: tuple[str, ...] = ()
+    enabled: bool = True
 
 
 class AgentReader:
@@ -80,6 +89,24 @@ class AgentReader:
         self._check_calls(found)
         return found
 
+    def graphs(self, given: Any, where: Where, taken: Container[str]) -> dict[str, AgentConfig]:
+        """Read graphs by their names, as other servers write them too."""
+        if given is None:
+            return {}
+        if not isinstance(given, dict):
+            self.report.add(where, f"found {described(given)}", "graphs by their names")
+            return {}
+        found = {}
+        for name, item in given.items():
+            at = (*where, name)
+            if not _GRAPH_NAME.fullmatch(name):
+                self.report.add(at, f"the name {name!r}", "a name without / and \\")
+            if name in taken:
+                self.report.add(at, f"the name {name!r} a second time", "each name once")
+            if (graph := self._graph(name, item, at)) is not None:
+                found[name] = graph
+        return found
+
     def blueprint(self, data: Mapping[str, Any], given: Mapping[str, Any]) -> AgentConfig | None:
         """Read the agent of a file that is its blueprint."""
         if "name" in data:
@@ -91,16 +118,62 @@ class AgentReader:
     def read(self, name: str, given: Any, where: Where) -> AgentConfig | None:
         """Read one agent."""
         if is_reference(given):
-            return AgentConfig(name, self._source(where), "graph", given)
+            return self._graph(name, given, where)
         if not isinstance(given, dict):
             hint = f"write {{model: {given}}}" if isinstance(given, str) and "/" in given else ""
             expected = "a mapping, or ./file.py:graph"
             self.report.add(where, f"found {described(given)}", expected, hint)
             return None
-        kind = given.get("type", AUTONOMOUS)
+        kind = given.get(
+            "type", AUTONOMOUS if "model" in given or "path" not in given else GRAPH_KIND
+        )
+        if kind == GRAPH_KIND:
+            return self._graph(name, given, where)
         if kind in KINDS and kind != AUTONOMOUS:
             return AgentConfig(name, self._source(where), kind)
         return self._autonomous(name, given, where)
+
+    def _graph(self, name: str, given: Any, where: Where) -> AgentConfig | None:
+        """Read a graph: its path alone, or a mapping with it. Nothing is imported."""
+        said = {"path": given} if isinstance(given, str) else given
+        fits = (
+            reference(given, where, self.report) if said is not given else self._fits(said, where)
+        )
+        if not isinstance(said, dict):
+            return None
+        said = GRAPH.known(said)
+        hooks = self.read_hooks(name, said.get("hooks"), (*where, "hooks"))
+        return (
+            None
+            if not fits
+            else AgentConfig(
+                name=name,
+                source=self._source(where),
+                kind=GRAPH_KIND,
+                path=said["path"],
+                description=said.get("description", ""),
+                output_schema=said.get("output_schema"),
+                hooks=hooks,
+                on_crash=said.get("on_crash", "resume"),
+                timeout_seconds=said.get("timeout_seconds"),
+                parameters_schema=said.get("parameters_schema"),
+                tags=tuple(said.get("tags", ())),
+                enabled=said.get("enabled", True),
+            )
+        )
+
+    def _fits(self, given: Any, where: Where) -> bool:
+        """Say whether a mapping is that of a graph."""
+        if not GRAPH(given, where, self.report):
+            return False
+        if given.get("type", GRAPH_KIND) != GRAPH_KIND:
+            found = f"found {described(given['type'])} among `graphs`"
+            self.report.add((*where, "type"), found, GRAPH_KIND, "other agents go under `agents`")
+        elif given.get("path") is None:
+            self.report.add(where, "`path` is missing", "path: ./file.py:graph")
+        else:
+            return True
+        return False
 
     def _autonomous(self, name: str, given: Mapping[str, Any], where: Where) -> AgentConfig:
         before = len(self.report.problems)
@@ -122,6 +195,9 @@ class AgentReader:
             max_iterations=said.get("max_iterations"),
             model_timeout=said.get("model_timeout"),
             hooks=self.read_hooks(name, said.get("hooks"), (*where, "hooks")),
+            parameters_schema=said.get("parameters_schema"),
+            tags=tuple(said.get("tags", ())),
+            enabled=said.get("enabled", True),
         )
 
     def _said(self, given: Mapping[str, Any], where: Where) -> dict[str, Any]:

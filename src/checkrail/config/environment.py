@@ -56,12 +56,16 @@ class Environment:
             return {key: self.expand(item, (*where, key)) for key, item in value.items()}
         return value
 
+    def secret(self, text: str, where: Where) -> str:
+        """Expand a text that goes nowhere but into the server: every variable counts."""
+        return self._text(text, where, checked=False, hidden=True)
+
     def folder(self, text: str, where: Where, base: Path) -> Path:
         """Expand the name of a folder, where `~` and every variable count."""
         expanded = Path(self._text(text, where, checked=False))
         return Path(os.path.normpath(base / expanded.expanduser()))
 
-    def _text(self, text: str, where: Where, *, checked: bool) -> str:
+    def _text(self, text: str, where: Where, *, checked: bool, hidden: bool = False) -> str:
         if "${" not in text:
             return text
         names: list[str] = []
@@ -70,12 +74,12 @@ class Environment:
             if use["escape"]:
                 return "${"
             names.append(use["name"])
-            return self._value(use["name"], where, checked=checked)
+            return self._value(use["name"], where, checked=checked, hidden=checked or hidden)
 
         found = _USE.sub(put, text)
         return Expanded(found, text) if names else found
 
-    def _value(self, name: str, where: Where, *, checked: bool) -> str:
+    def _value(self, name: str, where: Where, *, checked: bool, hidden: bool) -> str:
         use = f"${{{name}}}"
         if not _NAME.fullmatch(name):
             escape = f"${use} stands for the text {use}"
@@ -87,11 +91,11 @@ class Environment:
             expected = "a variable that is set"
             self.report.add(where, f"{use} is not set in the environment", expected)
         else:
-            return self._told(name, checked=checked)
+            return self._told(name, hidden=hidden)
         return use
 
-    def _told(self, name: str, *, checked: bool) -> str:
+    def _told(self, name: str, *, hidden: bool) -> str:
         value = self.values[name]
-        if checked and len(value) >= _SECRET_LENGTH:
+        if hidden and len(value) >= _SECRET_LENGTH:
             self.report.secrets[value] = f"${{{name}}}"
         return value

@@ -14,14 +14,20 @@ from checkrail.config.agent_tools import CheckTools
 from checkrail.config.agents import AGENT_NAME, AgentConfig, AgentReader
 from checkrail.config.builder import Builder
 from checkrail.config.document import FORMATS, Document, parse, read
+from checkrail.config.dotenv import set_in_environment
 from checkrail.config.entries import Entry, EntryReader
 from checkrail.config.environment import Environment
+from checkrail.config.imports import Expected, load_object
 from checkrail.config.kinds import hook_form, is_reference, seconds, text
 from checkrail.config.modules import files_of, importable, own_modules
 from checkrail.config.problems import Problem, Report, Where, described, scrubbed
+from checkrail.config.project import is_foreign
 from checkrail.config.schema import blueprint_of
+from checkrail.config.server import ServerConfig
+from checkrail.config.server_reader import ServerReader
 from checkrail.config.settings import Settings, read_settings, top_level
 from checkrail.config.targets import Importer
+from checkrail.config.variables import Variables, read_variables
 from checkrail.engine.errors import UnknownPointError, suggestion
 from checkrail.engine.hook import HookSpec
 from checkrail.engine.points import ALIASES, HookPoint, places
@@ -33,23 +39,30 @@ log = logging.getLogger("checkrail.config")
 class Loaded:
     """What a file holds.
 
-    `files` are the file itself and the Python files of its hooks; `digest` changes with any of
-    them. `modules` are what was imported for it.
+    `files` are the file itself, the Python files of its hooks and its `.env`; `digest` changes with
+    any of them. `modules` are what was imported for it; `base` is where its relative paths start.
     """
 
     specs: tuple[HookSpec, ...] = field(repr=False)
     settings: Settings
     warnings: tuple[Problem, ...]
     file: Path | None
+    base: Path
     files: tuple[Path, ...]
     modules: tuple[str, ...] = field(repr=False)
     digest: str
     secrets: Mapping[str, str] = field(repr=False, default_factory=dict)
     agents: Mapping[str, AgentConfig] = field(default_factory=dict)
+    server: ServerConfig = field(default_factory=ServerConfig)
 
     def scrubbed(self, text: str) -> str:
         """Take the values of the variables that the file uses out of a text."""
         return scrubbed(text, self.secrets)
+
+    def load_object(self, path: str, label: str, expected: Expected = None) -> Any:
+        """Import what the server needs of this file's project; see `load_object`."""
+        roots = self.server.import_path
+        return load_object(path, self.base, label, expected, roots=roots, secrets=self.secrets)
 
 
 def load(path: str | Path, *, check_tools: CheckTools | None = None) -> Loaded:
@@ -120,30 +133,53 @@ def _loaded(
     if document is None:
         report.raise_if_any(own)
         raise AssertionError(report.file)  # pragma: no cover - a document or a problem
+    report.foreign = file is not None and is_foreign(file)
     top = top_level(document.data, report)
     _check_said(document.data, report)
-    settings = read_settings(top, document.base, report)
+    variables = read_variables(top.get("env"), document.base, report)
+    with set_in_environment(variables.values):
+        return _loaded_with(variables, document, top, report, own=own, check_tools=check_tools)
+
+
+def _loaded_with(
+    variables: Variables,
+    document: Document,
+    top: Mapping[str, Any],
+    report: Report,
+    *,
+    own: tuple[Path, ...],
+    check_tools: CheckTools | None,
+) -> Loaded:
+    """Load what stands in a file; its variables are set."""
+    settings = read_settings(top, document.base, report, variables.allowed)
+    environment = Environment(settings.env_allow, report)
+    server = ServerReader(environment, document.base).read(top, variables.values)
     importer = Importer(document.base)
-    reader = EntryReader(report, Environment(settings.env_allow, report), settings.defaults)
+    reader = EntryReader(report, environment, settings.defaults)
     before = {*sys.modules}
-    with importable(settings.python_path):
+    folders = (*settings.python_path, *server.import_path)
+    with importable(settings.python_path, server.import_path):
         reader.define(top.get("definitions"), ("definitions",))
         builder = Builder(report, importer, settings.defaults, _prefix(document.data))
         _build(top.get("hooks"), ("hooks",), reader, builder)
         agents = _agents(document.data, reader, importer, check_tools)
-        modules = own_modules(before, importer.files, settings.python_path)
-        files = (*own, *sorted(importer.files | files_of(modules)))
+        modules = own_modules(before, importer.files, folders)
+        named = {variables.file} if variables.file else set()
+        files = (*own, *sorted(importer.files | files_of(modules) | named))
         report.raise_if_any(files)
+    report.warn_of_left()
     return Loaded(
         specs=tuple(builder.specs.values()),
         settings=settings,
         warnings=tuple(report.warnings),
-        file=file,
+        file=own[0] if own else None,
+        base=document.base,
         files=files,
         modules=tuple(sorted(modules)),
         digest=_digest(document.digest, files[len(own) :]),
         secrets=report.secrets,
         agents=agents,
+        server=server,
     )
 
 
@@ -168,9 +204,10 @@ def _agents(
     if blueprint is not None:
         agent = agents.blueprint(data, blueprint)
         return {} if agent is None else {agent.name: agent}
-    if isinstance(data, dict) and "agents" in data:
-        return agents.section(data["agents"], ("agents",))
-    return {}
+    if not isinstance(data, dict):
+        return {}
+    found = agents.section(data["agents"], ("agents",)) if "agents" in data else {}
+    return found | agents.graphs(data.get("graphs"), ("graphs",), found)
 
 
 def _check_said(data: Any, report: Report) -> None:

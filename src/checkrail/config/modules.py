@@ -22,11 +22,12 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 @contextmanager
-def importable(folders: Sequence[Path]) -> Iterator[None]:
-    """Put folders first on the search path, for good unless the work fails."""
+def importable(folders: Sequence[Path], last: Sequence[Path] = ()) -> Iterator[None]:
+    """Put folders first on the search path, and others last, for good unless the work fails."""
     before = [*sys.path]
     added = [str(folder) for folder in folders]
-    sys.path[:] = [*added, *(entry for entry in before if entry not in added)]
+    found = dict.fromkeys([*added, *before, *(str(folder) for folder in last)])
+    sys.path[:] = [*found]
     importlib.invalidate_caches()
     try:
         yield
@@ -75,6 +76,35 @@ def _belongs(name: str, file: Path, beside: AbstractSet[Path], folders: Iterable
     if any(file.is_relative_to(folder.resolve()) for folder in folders):
         return True
     return file.parent in beside and "." not in name
+
+
+def project_modules(folders: Iterable[Path]) -> set[str]:
+    """Name the modules of a project: what was imported from its folders, and is not installed."""
+    roots = [folder.resolve() for folder in folders]
+    return {
+        name
+        for name, module in [*sys.modules.items()]
+        if (file := _file(module)) is not None
+        and is_local(name, file)
+        and any(file.is_relative_to(root) for root in roots)
+    }
+
+
+def dotted_name(file: Path, roots: Iterable[Path]) -> tuple[str, Path] | None:
+    """Give the name of a file within its package, and the folder that the package is in.
+
+    A package is told by its `__init__.py`; below a root, folders are packages without it too.
+    """
+    top = file.parent
+    while (top / "__init__.py").is_file():
+        top = top.parent
+    if top == file.parent:
+        inner = [root for root in roots if file.parent != root and file.is_relative_to(root)]
+        if not inner:
+            return None
+        top = max(inner, key=lambda root: len(root.parts))
+    parts = file.relative_to(top).with_suffix("").parts
+    return (".".join(parts), top) if all(part.isidentifier() for part in parts) else None
 
 
 def files_of(modules: Iterable[str]) -> set[Path]:

@@ -61,7 +61,10 @@ class ConfigError(CheckrailError):
 
 
 class Report:
-    """Collects the problems of one file, so that all of them are told at once."""
+    """Collects the problems of one file, so that all of them are told at once.
+
+    A `foreign` file was written for another server: what only that one knows is left alone.
+    """
 
     def __init__(self, file: str, lines: Mapping[Where, int] | None = None) -> None:
         self.file = file
@@ -69,6 +72,8 @@ class Report:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.secrets: dict[str, str] = {}
+        self.foreign = False
+        self.left: list[Where] = []
         self._shared: dict[str, tuple[int, list[Where]]] = {}
 
     def add(
@@ -96,6 +101,18 @@ class Report:
     def warn(self, where: Where, found: str, hint: str = "") -> None:
         """Add something that is worth saying but stops nothing."""
         self.warnings.append(self._problem(where, found, "", hint, None))
+
+    def leave(self, where: Where) -> None:
+        """Note a key that is right in the file, but that nobody here acts on."""
+        self.left.append(where)
+
+    def warn_of_left(self) -> None:
+        """Name all keys that were left alone in one warning."""
+        if self.left:
+            keys = ", ".join(
+                spelled(where) for where in sorted(self.left, key=lambda w: self.line(w) or 0)
+            )
+            self.warn((), f"left alone, for nobody here acts on it: {keys}")
 
     def unknown(
         self,

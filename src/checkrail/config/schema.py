@@ -25,6 +25,7 @@ from checkrail.config.kinds import (
     texts,
     whole,
 )
+from checkrail.config.server_keys import Members, reference
 from checkrail.engine.matchers import FIELDS
 from checkrail.engine.points import Lane
 
@@ -72,8 +73,20 @@ TOP: dict[str, Check] = {
     "history": Choice(("full", "digest", "off")),
     "max_retries": count,
     "agents": anything,
+    "graphs": anything,
+    "server": anything,
+    "auth": anything,
+    "http": anything,
+    "store": anything,
+    "checkpointer": anything,
+    "database": anything,
+    "data_dir": anything,
+    "retention": anything,
+    "outbound": anything,
+    "limits": anything,
+    "dependencies": anything,
 }
-"""Keys of the file itself."""
+"""Keys of the file itself; all from `server` on are for the run server."""
 
 DEFAULTS: dict[str, Check] = {
     "timeout": seconds,
@@ -81,15 +94,23 @@ DEFAULTS: dict[str, Check] = {
     "on_error": on_error,
 }
 
-ENV: dict[str, Check] = {"allow": texts}
+ENV: dict[str, Check] = {"allow": texts, "file": text}
 
 
 def _is_positive(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-KINDS = ("autonomous", "graph", "procedural")
+GRAPH_KIND = "graph"
+KINDS = ("autonomous", GRAPH_KIND, "procedural")
 """Kinds of agents."""
+
+_ANY_KIND: dict[str, Check] = {
+    "parameters_schema": mapping,
+    "tags": texts,
+    "demands": anything,
+    "enabled": flag,
+}
 
 AGENT: dict[str, Check] = {
     "type": Choice(KINDS),
@@ -102,12 +123,25 @@ AGENT: dict[str, Check] = {
     "max_iterations": Kind("a whole number, 1 or more", _is_positive),
     "model_timeout": seconds,
     "hooks": anything,
-    "parameters_schema": mapping,
-    "tags": texts,
-    "demands": anything,
-    "enabled": flag,
+    **_ANY_KIND,
 }
 """Keys of an autonomous agent; the last four are read by the run server."""
+
+POLICIES = ("resume", "fail", "restart")
+"""What becomes of a run whose process died."""
+
+GRAPH = Members(
+    {
+        "path": reference,
+        "type": Choice(KINDS),
+        "description": text,
+        "on_crash": Choice(POLICIES),
+        "timeout_seconds": seconds,
+        "hooks": anything,
+        **{key: AGENT[key] for key in (*_ANY_KIND, "output_schema")},
+    }
+)
+"""Keys of a graph."""
 
 AGENT_WORDS = {
     **dict.fromkeys(("instructions", "prompt", "system", "system_message"), "system_prompt"),
@@ -123,44 +157,46 @@ AGENT_WORDS = {
 
 OTHER_PARTS = frozenset(
     {
-        "$schema",
-        "auth",
-        "base_image",
         "channels",
-        "checkpointer",
         "dashboard",
-        "dependencies",
         "description",
-        "dockerfile_lines",
         "gateway",
-        "graphs",
-        "http",
-        "image_distro",
         "models",
         "name",
-        "node_version",
         "observability",
-        "outbound",
         "output_schema",
         "parameters_schema",
+        "runner",
+        "runners",
+        "sessions",
+        "telemetry",
+        "type",
+        "version",
+    },
+)
+"""Keys that other parts read: left to them."""
+
+OTHER_SERVERS = frozenset(
+    {
+        "$schema",
+        "api_version",
+        "base_image",
+        "dockerfile_lines",
+        "encryption",
+        "image_distro",
+        "keep_pkg_tools",
+        "node_version",
         "pip_config_file",
         "pip_installer",
         "python_version",
         "redis",
-        "runner",
-        "runners",
-        "server",
-        "sessions",
-        "store",
-        "telemetry",
-        "type",
         "ui",
         "ui_config",
-        "version",
+        "webhooks",
         "worker",
     },
 )
-"""Keys that other parts read, here or in the servers that a file was written for: left alone."""
+"""Keys that only the servers act on that a file may have been written for."""
 
 OLD_MODULES = {
     "run_claude.hooks.builtin": "checkrail.builtin",
@@ -206,10 +242,14 @@ def blueprint_of(data: Any) -> dict[str, Any] | None:
     """Give what a file says of an agent, if the file is the blueprint of one."""
     if not isinstance(data, dict) or "agents" in data:
         return None
-    if "model" not in data and data.get("type") != KINDS[0]:
+    kind = data.get("type")
+    if kind == GRAPH_KIND and "path" in data:
+        known = {*GRAPH.keys}
+    elif "model" in data or kind == KINDS[0]:
+        known = AGENT.keys() | AGENT_WORDS.keys() - DEFAULTS.keys()
+    else:
         return None
-    words = AGENT_WORDS.keys() - DEFAULTS.keys()
-    return {key: item for key, item in data.items() if key in (AGENT.keys() | words) - {"hooks"}}
+    return {key: item for key, item in data.items() if key in known - {"hooks"}}
 
 
 def new_name(module: str) -> str | None:

@@ -12,7 +12,14 @@ from checkrail.config.environment import Environment
 from checkrail.config.kinds import ListOf, fitting, text
 from checkrail.config.objects import NO_DEFAULTS, Defaults
 from checkrail.config.problems import Report, Where, described
-from checkrail.config.schema import AGENT, DEFAULTS, ENV, OTHER_PARTS, TOP, blueprint_of
+from checkrail.config.schema import (
+    AGENT,
+    DEFAULTS,
+    OTHER_PARTS,
+    OTHER_SERVERS,
+    TOP,
+    blueprint_of,
+)
 from checkrail.engine.points import ALIASES, HookPoint
 from checkrail.engine.records import History
 
@@ -37,9 +44,21 @@ def top_level(data: Any, report: Report) -> dict[str, Any]:
         data = {
             key: value
             for key, value in data.items()
-            if key not in others and not _is_misplaced(key, value, report)
+            if key not in others
+            and not _is_misplaced(key, value, report)
+            and not _is_elsewhere(key, report)
         }
     return fitting(data, TOP, (), report, also=sorted(OTHER_PARTS | AGENT.keys()))
+
+
+def _is_elsewhere(key: str, report: Report) -> bool:
+    """Note a key that only another server acts on; in our own files, names of editors are fine."""
+    known = key in OTHER_SERVERS
+    if not known and not (report.foreign and key not in TOP):
+        return False
+    if report.foreign or key != "$schema":
+        report.leave((key,))
+    return True
 
 
 def _is_misplaced(key: str, value: Any, report: Report) -> bool:
@@ -56,14 +75,16 @@ def _is_misplaced(key: str, value: Any, report: Report) -> bool:
     return True
 
 
-def read_settings(top: Mapping[str, Any], base: Path, report: Report) -> Settings:
+def read_settings(
+    top: Mapping[str, Any], base: Path, report: Report, env_allow: tuple[str, ...] = ()
+) -> Settings:
     """Read what holds for all hooks; what is wrong with it is reported."""
     return Settings(
         history=top.get("history"),
         max_retries=top.get("max_retries"),
         defaults=_defaults(top.get("defaults"), report),
         python_path=_python_path(top.get("python_path"), base, report),
-        env_allow=_env_allow(top.get("env"), report),
+        env_allow=env_allow,
     )
 
 
@@ -75,14 +96,6 @@ def _defaults(given: Any, report: Report) -> Defaults:
         report.add(("defaults", "timeout_seconds"), found, "one of them", hint)
     timeout = said.get("timeout_seconds", said.get("timeout"))
     return Defaults(timeout=timeout, on_error=said.get("on_error"))
-
-
-def _env_allow(given: Any, report: Report) -> tuple[str, ...]:
-    if isinstance(given, str):
-        found = f"{described(given)} for `env`, which is not read here"
-        report.warn(("env",), found, "variables that hooks may use go under env.allow")
-        return ()
-    return tuple(fitting(given, ENV, ("env",), report).get("allow", ()))
 
 
 def _python_path(given: Any, base: Path, report: Report) -> tuple[Path, ...]:
@@ -98,17 +111,25 @@ def _python_path(given: Any, base: Path, report: Report) -> tuple[Path, ...]:
 
 
 def _folder(given: str, where: Where, base: Path, report: Report) -> tuple[Path, ...]:
+    found = folder_of(given, where, base, report)
+    if found is None:
+        return ()
+    if not _is_folder(found):
+        report.warn(where, "a folder that does not exist", "nothing can be imported from it")
+    return (found,)
+
+
+def folder_of(given: str, where: Where, base: Path, report: Report) -> Path | None:
+    """Give a folder, be it there or not; a name that none can have is reported."""
     try:
         found = Environment((), report).folder(given, where, base)
-        exists = _is_folder(found)
+        _is_folder(found)
     except (OSError, RuntimeError, ValueError) as error:
         # With such a name among Python's folders, every later import would fail.
         reason = error.strerror if isinstance(error, OSError) else error
         report.add(where, f"{described(given)}, which names no folder: {reason}", "a folder")
-        return ()
-    if not exists:
-        report.warn(where, "a folder that does not exist", "nothing can be imported from it")
-    return (found,)
+        return None
+    return found
 
 
 def _is_folder(path: Path) -> bool:

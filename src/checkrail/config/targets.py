@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from checkrail.actions import ActionError, load, load_function
 from checkrail.config.entries import Entry
-from checkrail.config.modules import is_local
+from checkrail.config.modules import dotted_name, importable, is_local
 from checkrail.config.schema import is_off, models, new_name, renames
 from checkrail.engine.errors import UnreachableError, suggestion
 from checkrail.engine.event import Event
@@ -62,9 +62,13 @@ class Target:
 
 @dataclass(slots=True)
 class Importer:
-    """Imports what a file names, and remembers which files that were."""
+    """Imports what a file names, and remembers which files that were.
+
+    A Python file in a package, or below one of the `roots`, is imported as a part of that package.
+    """
 
     base: Path
+    roots: Sequence[Path] = ()
     files: set[Path] = field(default_factory=set)
     broken: dict[str, ActionError] = field(default_factory=dict)
 
@@ -76,11 +80,22 @@ class Importer:
             self._note(where)
             return self._imported(lambda: load(reference, self.base), where, "path")
         try:
-            self.files.add((self.base / where).resolve())
-            return self._imported(lambda: load(reference, self.base), where, "path")
+            file = (self.base / where).resolve()
+            self.files.add(file)
+            return self._imported(lambda: self._from_file(reference, file), where, "path")
         except (OSError, ValueError) as error:
             found = f"{reference!r}, which names no file: {error}"
             raise NotLoadedError(found, "./file.py:name", "", "path") from None
+
+    def _from_file(self, reference: str, file: Path) -> Any:
+        named = dotted_name(file, [root.resolve() for root in self.roots])
+        if named is None:
+            return load(reference, self.base)
+        name, folder = named
+        with importable((), (folder,)):
+            if not _is_module_of(name, file):
+                return load(reference, self.base)
+            return load(f"{name}:{reference.rpartition(':')[2]}", self.base)
 
     def function(self, module: str, function: str) -> Any:
         """Import a function by its module and its name."""
@@ -112,6 +127,16 @@ class Importer:
             hint = _renamed(lacking or "") or error.remedy
             broken = cause is not None
             raise NotLoadedError(error.problem, "", hint, key, "function", broken=broken) from error
+
+
+def _is_module_of(name: str, file: Path) -> bool:
+    """Say whether a name leads to a file, and not to something else that is called the same."""
+    try:
+        found = importlib.util.find_spec(name)
+    except (Exception, SystemExit):  # noqa: BLE001 - the import itself is to say what is wrong
+        return True
+    origin = found.origin if found is not None else None
+    return origin is not None and Path(origin).resolve() == file
 
 
 def check_name(module: str, key: str) -> None:

@@ -51,9 +51,9 @@ class LangChainModel:
                 "give it the chat model itself, and as keywords what you would bind to it",
             )
         self.chat_model = chat_model
-        field = _model_field(chat_model)
+        field = model_field(chat_model)
         self.name = name or (getattr(chat_model, field) if field else type(chat_model).__name__)
-        self.provider = provider or _provider(chat_model)
+        self.provider = provider or provider_of(chat_model)
         self.params: Mapping[str, Any] = freeze(params)
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ class LangChainModel:
         wanted = request.model
         if wanted in (None, "", self.name):
             return self.chat_model
-        field = _model_field(self.chat_model)
+        field = model_field(self.chat_model)
         if field is None or getattr(self.chat_model, "deployment_name", None):
             raise ModelError(
                 f"model {wanted!r} was asked for, but {type(self.chat_model).__name__} is bound to "
@@ -127,12 +127,14 @@ class LangChainModel:
             raise self._asked(request).failure(understood(error), usage_of(chunks)) from None
 
 
-def _model_field(chat_model: BaseChatModel) -> str | None:
+def model_field(chat_model: BaseChatModel) -> str | None:
+    """Find the field that names the model of a chat model."""
     fields = (name for name in MODEL_FIELDS if name in type(chat_model).model_fields)
     return next((name for name in fields if isinstance(getattr(chat_model, name), str)), None)
 
 
-def _provider(chat_model: BaseChatModel) -> str | None:
+def provider_of(chat_model: BaseChatModel) -> str | None:
+    """Say whose model it is."""
     # LangChain has integrations override this, for tracing: the provider is named nowhere else.
     return chat_model._get_ls_params().get("ls_provider")  # noqa: SLF001
 

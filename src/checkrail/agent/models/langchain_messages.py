@@ -44,7 +44,7 @@ def _with_status(message: dict[str, Any]) -> dict[str, Any]:
 def read_answer(pieces: Sequence[AIMessage], model: str) -> AssistantMessage:
     """Read an answer that came as one message, or as the chunks of a stream."""
     answer = _added_up(pieces)
-    content = _content(answer.content)
+    content = read_content(answer.content)
     stop = _told(pieces, STOPS)
     refusal = answer.additional_kwargs.get("refusal")
     if refusal and not content:
@@ -94,7 +94,8 @@ def _calls(answer: Any) -> Iterator[tuple[str, str, Any]]:
         yield call["id"] or "", call["name"] or "", call["args"] or {}
 
 
-def _content(content: str | list[Any]) -> str | list[Any]:
+def read_content(content: str | list[Any]) -> str | list[Any]:
+    """Read what an answer says, without what it calls: text, if there is nothing but text."""
     if isinstance(content, str):
         return content
     parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]

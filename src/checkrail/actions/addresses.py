@@ -1,0 +1,94 @@
+"""Network addresses that are not public: what a stranger's URL must not lead to.
+
+The tables follow IANA's registries of special-purpose addresses. They are our own, for what
+`ipaddress` takes for global differs between releases of Python.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+LOOPBACK = "this machine itself"
+PRIVATE = "a private network"
+SHARED = "a carrier's or cloud's inner network"
+METADATA = "link-local, where clouds keep their metadata"
+RESERVED = "reserved, and no place on the internet"
+EMBEDDED = "a tunnel to an address of another kind"
+MULTICAST = "multicast"
+
+INNER = frozenset({LOOPBACK, PRIVATE, SHARED})
+"""Where services of one's own live: what a listed host name may lead to."""
+
+PUBLIC_V6 = IPv6Network("2000::/3")
+NAT64 = IPv6Network("64:ff9b::/96")
+ISATAP = frozenset({0x00005EFE, 0x02005EFE})
+"""The middle of an IPv6 address whose last half is an IPv4 one."""
+
+V4: dict[IPv4Network, str] = {
+    IPv4Network("0.0.0.0/8"): RESERVED,
+    IPv4Network("10.0.0.0/8"): PRIVATE,
+    IPv4Network("100.64.0.0/10"): SHARED,
+    IPv4Network("127.0.0.0/8"): LOOPBACK,
+    IPv4Network("168.63.129.16/32"): METADATA,  # Azure's, in the middle of the public ones
+    IPv4Network("169.254.0.0/16"): METADATA,
+    IPv4Network("172.16.0.0/12"): PRIVATE,
+    IPv4Network("192.0.0.0/24"): RESERVED,
+    IPv4Network("192.0.2.0/24"): RESERVED,
+    IPv4Network("192.88.99.0/24"): RESERVED,
+    IPv4Network("192.168.0.0/16"): PRIVATE,
+    IPv4Network("198.18.0.0/15"): RESERVED,
+    IPv4Network("198.51.100.0/24"): RESERVED,
+    IPv4Network("203.0.113.0/24"): RESERVED,
+    IPv4Network("224.0.0.0/4"): MULTICAST,
+    IPv4Network("240.0.0.0/4"): RESERVED,
+}
+V6: dict[IPv6Network, str] = {
+    IPv6Network("::1/128"): LOOPBACK,
+    IPv6Network("fc00::/7"): PRIVATE,
+    IPv6Network("fe80::/10"): METADATA,
+    IPv6Network("ff00::/8"): MULTICAST,
+    IPv6Network("2001::/23"): RESERVED,  # Teredo is among them
+    IPv6Network("2001:db8::/32"): RESERVED,
+    IPv6Network("2002::/16"): EMBEDDED,  # 6to4
+    IPv6Network("3fff::/20"): RESERVED,
+}
+
+
+def read(text: str) -> Address | None:
+    """Read an address in its usual spelling; any other text is none."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return plain(address)
+
+
+def plain(address: Address) -> Address:
+    """Give the IPv4 address that an IPv4-mapped one is another spelling of."""
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def special(address: Address) -> str | None:
+    """Say what kind of place an address is, if it is not a public one."""
+    address = plain(address)
+    if isinstance(address, IPv4Address):
+        return next((kind for network, kind in V4.items() if address in network), None)
+    if address in NAT64:
+        return EMBEDDED if special(_last(address)) else None
+    named = next((kind for network, kind in V6.items() if address in network), None)
+    if named is None and address not in PUBLIC_V6:
+        return RESERVED
+    return named or _isatap(address)
+
+
+def _isatap(address: IPv6Address) -> str | None:
+    if (int(address) >> 32) & 0xFFFFFFFF not in ISATAP:
+        return None
+    return EMBEDDED if special(_last(address)) else None
+
+
+def _last(address: IPv6Address) -> IPv4Address:
+    return IPv4Address(int(address) & 0xFFFFFFFF)

@@ -1,0 +1,119 @@
+"""Which places a request may go to: public ones over https, and those that are listed.
+
+Listing a host opens plain http and inner addresses (loopback, private, carrier) for that name,
+so that a forged DNS answer still cannot lead it to a cloud's metadata. Listing a network opens
+plain http and whatever the network holds. With a port, only that port is opened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from checkrail.actions.addresses import INNER, Address, Network, special
+from checkrail.actions.destinations import Destination, host_name, port_number
+from checkrail.actions.errors import ActionError
+from checkrail.actions.outbound_errors import OutboundRefused
+
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+WITH_PORT = re.compile(r"(\[[^\]]+\]|[^:\[\]]+):([0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One line of the list: a network, a name, or a suffix that begins with a dot."""
+
+    place: Network | str
+    port: int | None
+
+    def names(self, where: Destination) -> bool:
+        if not isinstance(self.place, str) or self.port not in (None, where.port):
+            return False
+        return where.host == self.place or (
+            self.place.startswith(".") and where.host.endswith(self.place)
+        )
+
+    def holds(self, address: Address, port: int) -> bool:
+        return (
+            not isinstance(self.place, str)
+            and self.port in (None, port)
+            and address.version == self.place.version
+            and address in self.place
+        )
+
+
+class AllowList:
+    """The places that are listed; `dev` lists loopback."""
+
+    def __init__(self, entries: Sequence[str] = (), *, dev: bool = False) -> None:
+        listed = [_entry(text) for text in entries]
+        self._networks = any(not isinstance(entry.place, str) for entry in listed)
+        self._entries = (*listed, *(_entry(text) for text in LOOPBACK if dev))
+
+    def check(self, where: Destination) -> None:
+        """Refuse what can be seen without asking DNS."""
+        if where.address is not None:
+            self.permit(where, [where.address])
+        elif where.local and not self._named(where):
+            self.permit(where, [ip_address("127.0.0.1")])
+        elif where.plain and not self._may_be_plain(where):
+            raise _refused(where, "it is not https")
+
+    def permit(self, where: Destination, addresses: Sequence[Address]) -> None:
+        """Refuse a destination unless every one of its addresses may be connected to."""
+        named = self._named(where)
+        for address in addresses:
+            self._permit(where, address, named=named)
+
+    def _permit(self, where: Destination, address: Address, *, named: bool) -> None:
+        if any(entry.holds(address, where.port) for entry in self._entries):
+            return
+        kind = special(address)
+        if kind is not None and not (named and kind in INNER):
+            raise _refused(where, f"{address} is {kind}", listed=named)
+        if where.plain and not named:
+            raise _refused(where, "it is not https")
+
+    def _named(self, where: Destination) -> bool:
+        return any(entry.names(where) for entry in self._entries)
+
+    def _may_be_plain(self, where: Destination) -> bool:
+        """Whether the name is listed, or may turn out to be in a network that is."""
+        return self._networks or self._named(where)
+
+
+def _refused(where: Destination, why: str, *, listed: bool = False) -> OutboundRefused:
+    host = where.authority if where.address is None else where.host
+    remedy = f"If it is meant, add {host} to outbound.allow"
+    if listed:
+        remedy = "A listed name is not enough for that: add the network to outbound.allow"
+    return OutboundRefused(f"a request to {where} was refused, for {why}", remedy)
+
+
+def _entry(text: str) -> _Entry:
+    found = None if _network(text) else WITH_PORT.fullmatch(text)
+    place = found[1] if found else text
+    try:
+        port = port_number(found[2]) if found else None
+        return _Entry(_network(place.strip("[]")) or _name(place), port)
+    except OutboundRefused:
+        raise ActionError(
+            f"{text!r} in outbound.allow is no host and no network",
+            "Write a host (hooks.internal), all under one (*.corp.example), a host with a port "
+            "(hooks.internal:8080) or a network (10.1.0.0/16)",
+        ) from None
+
+
+def _network(text: str) -> Network | None:
+    try:
+        return ip_network(text)
+    except ValueError:
+        return None
+
+
+def _name(text: str) -> str:
+    if text.startswith("*."):
+        return f".{host_name(text[2:])}"
+    return host_name(text)

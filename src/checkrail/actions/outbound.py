@@ -1,0 +1,229 @@
+"""Requests that leave for places named by others: checked, pinned, bounded and signed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import ssl
+import time
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from checkrail.actions.allowlist import AllowList
+from checkrail.actions.bounded import body
+from checkrail.actions.destinations import Destination, destination
+from checkrail.actions.outbound_errors import OutboundRefused, OutboundUnreachable
+from checkrail.actions.signing import signed
+from checkrail.engine.extras import needs
+
+if TYPE_CHECKING:
+    import httpcore2
+
+    from checkrail.actions.pinned import Resolver
+
+__all__ = ["Outbound", "OutboundAnswer", "OutboundRefused", "OutboundUnreachable"]
+
+METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
+OURS = frozenset({"connection", "content-length", "host", "te", "transfer-encoding", "upgrade"})
+"""Headers that say how a message is carried, and to whom: not for callers to set."""
+
+HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+VALUE = re.compile(r"[\x20-\x7e\t]*")
+CONNECTIONS = 100
+IDLE_CONNECTIONS = 20
+IDLE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundAnswer:
+    """What came back, whatever its status; header names are in lower case.
+
+    `cut` says that there was more content than is taken.
+    """
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    content: bytes = field(repr=False)
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    where: Destination
+    headers: Mapping[str, str] = field(repr=False)
+    content: bytes = field(repr=False)
+
+
+class Outbound:
+    """Sends requests to public places over https, and to those that `allow` lists.
+
+    An entry is a host, `*.suffix`, `host:port` or a network, see `checkrail.actions.allowlist`;
+    `dev` lists loopback. Redirects are not followed, and proxies of the environment not used.
+    `resolver` and `tls` stand in for the system's DNS and trusted certificates.
+    """
+
+    def __init__(
+        self,
+        allow: Sequence[str] = (),
+        *,
+        dev: bool = False,
+        timeout: float = 10.0,
+        max_response_bytes: int = 1 << 20,
+        resolver: Resolver | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._allowed = AllowList(allow, dev=dev)
+        self._timeout = timeout
+        self._limit = max_response_bytes
+        self._resolver = resolver
+        self._tls = tls
+        self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
+
+    def check(self, url: str) -> None:
+        """Refuse a URL that can be seen to be wrong; its host is not looked up."""
+        self._allowed.check(destination(url))
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        content: bytes = b"",
+        sign_with: str | None = None,
+        message_id: str | None = None,
+        timeout: float | None = None,
+    ) -> OutboundAnswer:
+        """Send one request, once, and give its answer.
+
+        With `sign_with` it is signed; `message_id` is the same for each attempt at a message.
+        """
+        where = destination(url)
+        self._allowed.check(where)
+        told = _told(headers or {})
+        if sign_with is not None:
+            made = message_id or f"msg_{uuid.uuid4().hex}"
+            told |= _checked(signed(sign_with, made, content, int(time.time())))
+        request = _Request(_method(method), where, _usual(where) | told, content)
+        return await self._answer(request, self._timeout if timeout is None else timeout)
+
+    async def aclose(self) -> None:
+        """Close all connections; the next request opens new ones."""
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.aclose()
+
+    async def _answer(self, request: _Request, seconds: float) -> OutboundAnswer:
+        pool = self._pool(request.where.scheme)
+        import httpcore2
+
+        where = str(request.where)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._exchange(pool, request, seconds)
+        except (TimeoutError, httpcore2.TimeoutException):
+            why = f"it took longer than {seconds:g} s"
+            raise OutboundUnreachable(where, why, "timeout") from None
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, zlib.error) as error:
+            raise OutboundUnreachable(where, _why(error)) from None
+
+    async def _exchange(
+        self, pool: httpcore2.AsyncConnectionPool, request: _Request, seconds: float
+    ) -> OutboundAnswer:
+        import httpcore2
+
+        to = request.where
+        asked = pool.stream(
+            request.method,
+            httpcore2.URL(scheme=to.scheme, host=to.host, port=to.port, target=to.target),
+            headers=list(request.headers.items()),
+            content=request.content,
+            extensions={"timeout": {"connect": seconds}},
+        )
+        async with asked as response, aclosing(response.aiter_stream()) as chunks:
+            found = _headers(response.headers)
+            encoding = found.get("content-encoding", "")
+            data, cut = await body(chunks, encoding, self._limit)
+            return OutboundAnswer(response.status, found, data, cut)
+
+    def _pool(self, scheme: str) -> httpcore2.AsyncConnectionPool:
+        """Give the connections of a scheme: what is permitted depends on it."""
+        if scheme not in self._pools:
+            with needs("httpx2", "outgoing HTTP", "server"):
+                import httpcore2
+
+                from checkrail.actions.pinned import Pinned, resolve
+            if scheme == "https" and self._tls is None:
+                self._tls = httpcore2.default_ssl_context()  # slow, and not kept by the pool
+            self._pools[scheme] = httpcore2.AsyncConnectionPool(
+                ssl_context=self._tls,
+                max_connections=CONNECTIONS,
+                max_keepalive_connections=IDLE_CONNECTIONS,
+                keepalive_expiry=IDLE_SECONDS,
+                network_backend=Pinned(scheme, self._allowed, self._resolver or resolve),
+            )
+        return self._pools[scheme]
+
+
+def _method(method: str) -> str:
+    if method not in METHODS:
+        known = ", ".join(sorted(METHODS))
+        raise OutboundRefused(f"{method!r} is no method of a request", f"Use one of {known}")
+    return method
+
+
+def _usual(where: Destination) -> dict[str, str]:
+    """Give what every request says; compressed answers are understood, but not asked for."""
+    return {"host": where.authority, "accept-encoding": "identity", "user-agent": "checkrail"}
+
+
+def _told(headers: Mapping[str, str]) -> dict[str, str]:
+    told = {name.lower(): value.strip(" \t") for name, value in headers.items()}
+    for name in sorted(OURS & told.keys()):
+        problem = f"the header {name} cannot be set"
+        raise OutboundRefused(problem, "Remove it: it follows from the URL and the content")
+    return _checked(told)
+
+
+def _checked(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not HEADER.fullmatch(name) or not VALUE.fullmatch(value):
+            problem = f"the header {name!r} has characters that no header can have"
+            raise OutboundRefused(problem, "Use visible ASCII; look for a stray line break")
+    return headers
+
+
+def _headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
+
+
+def _why(error: BaseException) -> str:
+    """Say why nothing came back, in words that cannot repeat what was sent."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({seen.verify_message})"
+        if isinstance(seen, ssl.SSLError):
+            return f"TLS failed ({seen.reason or 'no reason given'})"
+        if isinstance(seen, OSError) and seen.errno:
+            return os.strerror(seen.errno)
+        if isinstance(seen, zlib.error):
+            return "its content is not compressed as its headers say"
+        seen = _beneath(seen)
+    return "the connection ended early, or was no HTTP"
+
+
+def _beneath(error: BaseException) -> BaseException | None:
+    """Give the error that another one is about: httpcore2 keeps it as its argument."""
+    inner = error.args[0] if error.args else None
+    return error.__cause__ or (inner if isinstance(inner, BaseException) else None)

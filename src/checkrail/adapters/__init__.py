@@ -1,0 +1,1 @@
+"""Other people's frameworks, held by the same hooks."""

@@ -1,0 +1,106 @@
+"""The guard: what one run knows of the calls that it makes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from checkrail.adapters.langchain.bridge import Bridge
+from checkrail.adapters.langchain.endings import Ended, RunEnded
+from checkrail.adapters.langchain.frames import ACTIVE
+from checkrail.adapters.langchain.lanes import Seen
+from checkrail.adapters.langchain.usage import Usage
+from checkrail.engine.scope import Scope
+from checkrail.engine.values import ToolCall, digest
+
+log = logging.getLogger("checkrail.langchain")
+
+Message = Mapping[str, Any]
+
+
+class Guard:
+    """Makes the hooks of a scope hold in all models and tools that one run calls.
+
+    `on_tool` is told of each tool as it starts and ends, with values as hooks have left them.
+    `usage` is what the run's models have used, `ended` the verdict that ended it, if one did:
+    that decides, whatever the graph has made of it.
+    """
+
+    def __init__(
+        self, scope: Scope, *, on_tool: Callable[[dict[str, Any]], None] | None = None
+    ) -> None:
+        self.scope = scope
+        self.on_tool = on_tool
+        self.ended: Ended | None = None
+        self.bridge = Bridge()
+        self.used = Usage()
+        self._lock = threading.Lock()
+        self._seen: dict[tuple[str, str], Seen] = {}
+        self._injected: dict[str, list[Message]] = {}
+
+    @property
+    def usage(self) -> dict[str, dict[str, Any]]:
+        """What each model has used so far, by its name."""
+        return self.used.by_model
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Guard what is called inside, and in the tasks and threads that are begun inside."""
+        from checkrail.adapters.langchain.install import install
+
+        install()
+        with suppress(RuntimeError):  # a graph may be run where there is no loop
+            self.bridge.loop = asyncio.get_running_loop()
+        token = ACTIVE.set(self)
+        try:
+            yield
+        finally:
+            with suppress(ValueError):  # closed from another context, which never had this guard
+                ACTIVE.reset(token)
+
+    def check(self) -> None:
+        """Let no call begin, or give its result, once the run has ended."""
+        if self.ended is not None:
+            raise RunEnded(self.ended)
+
+    def end(self, ended: Ended) -> RunEnded:
+        """Remember what ends the run, which is the first that does, and give it to be raised."""
+        with self._lock:
+            self.ended = self.ended or ended
+        return RunEnded(self.ended)
+
+    def remember(self, call: ToolCall, seen: Seen) -> None:
+        """Keep what was said of a tool call until it is made; it may be made more than once."""
+        self._seen[_key(call)] = seen
+
+    def recall(self, call: ToolCall) -> Seen | None:
+        """Give what was said of this very call when the model asked for it."""
+        return self._seen.get(_key(call)) if self._seen else None
+
+    def inject(self, ids: Sequence[str], messages: Sequence[Message]) -> None:
+        """Keep messages of hooks for the requests that tell of these tool calls."""
+        if messages and ids:
+            self._injected.setdefault(ids[-1], []).extend(messages)
+        elif messages:
+            log.error("a hook injected messages after an answer that nothing follows: left out")
+
+    def injected(self, ids: Sequence[str]) -> list[Message]:
+        """Give the messages that belong behind the results of some tool calls."""
+        return [message for name in ids for message in self._injected.get(name, ())]
+
+    def tell(self, event: str, call: ToolCall, **more: Any) -> None:
+        """Tell what happens to a tool."""
+        if self.on_tool is None:
+            return
+        try:
+            self.on_tool({"event": event, "tool_call_id": call.id, "tool_name": call.name, **more})
+        except Exception:
+            log.exception("on_tool failed at %s of %s", event, call.name)
+
+
+def _key(call: ToolCall) -> tuple[str, str]:
+    return call.id, digest([call.name, call.args])

@@ -1,0 +1,102 @@
+"""A tool call's hooks in two halves: changes when the model asks, gates when the tool is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from checkrail.engine.binding import SYNC, Bound, Entry
+from checkrail.engine.matchers import matcher
+from checkrail.engine.plan import Chain
+from checkrail.engine.points import HookPoint, Lane
+from checkrail.engine.scope import Scope
+from checkrail.engine.verdict import Verdict
+
+AT = HookPoint.BEFORE_TOOL_CALL
+FIXED = ("agents", "users", "channels", "tags")
+"""The matchers that are settled before a model answers."""
+
+
+class Half(Scope):
+    """A scope that calls some of the hooks at one point; all else is as it was."""
+
+    __slots__ = ("_half",)
+
+    def __init__(self, scope: Scope, half: Chain) -> None:
+        super().__init__(scope.levels, scope.context, scope.budget, scope.desks)
+        self.only = None
+        self._half = half
+
+    def chain(self, point: str) -> Chain | None:
+        """Give the hooks of this half."""
+        return self._half if point == self._half.point else super().chain(point)
+
+
+class Seen:
+    """A tool call that the hooks which may change it have seen, and what they said of it."""
+
+    __slots__ = ("hooks", "verdict")
+
+    def __init__(self, hooks: tuple[Entry, ...], verdict: Verdict) -> None:
+        self.hooks = hooks
+        self.verdict = verdict
+
+
+def transforms(scope: Scope) -> tuple[Entry, ...]:
+    """Give the hooks that may change a tool call."""
+    chain = scope.chain(AT)
+    return () if chain is None else dict(chain.lanes).get(Lane.TRANSFORM, ())
+
+
+def first_half(scope: Scope) -> Scope:
+    """Give a scope in which a tool call is shown to the hooks that may change it."""
+    chain: Any = scope.chain(AT)
+    return Half(scope, replace(chain, lanes=((Lane.TRANSFORM, transforms(scope)),), background=()))
+
+
+def second_half(scope: Scope, seen: Seen | None) -> Scope:
+    """Give a scope for a call that is about to be made: the hooks that have not seen it yet.
+
+    That is all of them, if those that may change it are not those that saw it.
+    """
+    chain = scope.chain(AT)
+    if seen is None or chain is None or seen.hooks != transforms(scope):
+        return scope
+    later = tuple(lane for lane in chain.lanes if lane[0] is not Lane.TRANSFORM)
+    return Half(scope, replace(chain, lanes=((Lane.TRANSFORM, _said(seen)), *later)))
+
+
+def _said(seen: Seen) -> tuple[Entry, ...]:
+    """Stand in for hooks that were called already: what they decided stands, without a call.
+
+    A condition that does not hold leaves no record, and it sees the dispatch before any gate does.
+    """
+    ruling = getattr(seen.verdict._d, "ruling", None)  # noqa: SLF001 - only the engine shows it so
+    if ruling is None or ruling.transform is None:
+        return ()
+
+    def condition(event: Any) -> bool:
+        event._d.rule().transform = ruling.transform  # noqa: SLF001
+        return False
+
+    return ((ruling.transform.by, condition, condition, SYNC),)
+
+
+def enforcing(scope: Scope, point: HookPoint, *lanes: Lane) -> bool:
+    """Say whether a hook in these lanes may change or refuse what passes a point."""
+    return any(_acts(bound, scope) for bound in _bound(scope, point) if bound.lane in lanes)
+
+
+def _bound(scope: Scope, point: HookPoint) -> Iterator[Bound]:
+    chain = scope.chain(point)
+    for _, entries in () if chain is None else chain.lanes:
+        yield from (entry[0] for entry in entries)
+
+
+def _acts(bound: Bound, scope: Scope) -> bool:
+    fixed = {key: bound.spec.match[key] for key in FIXED if key in bound.spec.match}
+    applies = matcher(fixed)
+    event = SimpleNamespace(context=scope.context, value=None)
+    return not bound.shadow and (applies is None or applies(event))

@@ -1,0 +1,69 @@
+"""A call of a chat model, as one of its methods was given it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from checkrail.agent.models.langchain import model_field, provider_of
+
+UNCHANGEABLE = "deployment_name"
+"""A chat model that has one is bound to its model by the provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """Which model is asked what, and with which arguments."""
+
+    model: Any
+    messages: Sequence[Any]
+    options: Mapping[str, Any]
+    name: str
+    streams: bool
+
+    @property
+    def provider(self) -> str | None:
+        """Whose model it is."""
+        return provider_of(self.model)
+
+    @property
+    def ids(self) -> dict[str, Any]:
+        """What events tell of the model."""
+        return {"model": self.name, "provider": self.provider}
+
+    def muted(self) -> ModelCall:
+        """Give the call such that the model's own code tells nobody of pieces of its answer."""
+        manager = self.options.get("run_manager")
+        if manager is None:
+            return self
+        quiet = copy.copy(manager)
+        quiet.handlers = []
+        return replace(self, options={**self.options, "run_manager": quiet})
+
+    def renamed(self, wanted: str) -> ModelCall | None:
+        """Give the call to another model of the same provider, or None if that cannot be."""
+        if isinstance(self.options.get("model"), str):
+            return replace(self, options={**self.options, "model": wanted}, name=wanted)
+        field = model_field(self.model)
+        if field is None or getattr(self.model, UNCHANGEABLE, None):
+            return None
+        return replace(self, model=self.model.model_copy(update={field: wanted}), name=wanted)
+
+
+def name_of(model: Any, options: Mapping[str, Any]) -> str:
+    """Give the name of the model that a call asks for."""
+    named = options.get("model")
+    if isinstance(named, str):
+        return named
+    field = model_field(model)
+    return str(getattr(model, field)) if field else type(model).__name__
+
+
+def read_arguments(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Read the messages and the options of a call, however they were passed."""
+    named = dict(zip(("messages", "stop", "run_manager"), args, strict=False)) | kwargs
+    return named.pop("messages", ()), named

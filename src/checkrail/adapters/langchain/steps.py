@@ -1,0 +1,174 @@
+"""What a guarded call goes through: written once as a plan, driven with and without `await`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import Any, NamedTuple
+
+from checkrail.adapters.langchain.bridge import Bridge
+from checkrail.adapters.langchain.frames import ModelFrame, ToolFrame, inside
+from checkrail.engine.points import HookPoint
+from checkrail.engine.scope import Scope
+
+
+class Fire(NamedTuple):
+    """A point to be fired; the plan goes on with the verdict."""
+
+    scope: Scope
+    point: HookPoint
+    value: Any
+    ids: Mapping[str, Any]
+
+
+class Act:
+    """The call itself; the plan goes on with what it gave."""
+
+    frame: ModelFrame | ToolFrame
+
+    def take(self, piece: Any) -> bool:
+        """Take what the call gave, or a piece of it; say whether that may go out at once."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """See to what is due however the call ended."""
+
+
+Plan = Generator[Fire | Act, Any, Any]
+
+
+class Course:
+    """A plan on its way: its next step, or in the end its result."""
+
+    def __init__(self, plan: Plan, bridge: Bridge) -> None:
+        self._plan = plan
+        self.bridge = bridge
+        self.step: Any = None
+        self.over = False
+        self.result: Any = None
+        self.send(None)
+
+    def send(self, value: Any) -> None:
+        """Go on with what the last step gave."""
+        self._go(self._plan.send, value)
+
+    def throw(self, error: Exception) -> None:
+        """Go on with the last step's failure, which the plan may let pass."""
+        self._go(self._plan.throw, error)
+
+    def _go(self, resume: Callable[[Any], Any], value: Any) -> None:
+        try:
+            self.step = resume(value)
+        except StopIteration as over:
+            self.over, self.result = True, over.value
+
+
+@contextmanager
+def acting(act: Act) -> Iterator[None]:
+    """Perform a call, as a part of itself."""
+    try:
+        yield
+    finally:
+        act.close()
+
+
+async def run(course: Course, perform: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Drive a plan whose call is awaited."""
+    while not course.over:
+        step = course.step
+        try:
+            if isinstance(step, Fire):
+                result: Any = await step.scope.fire(step.point, step.value, **step.ids)
+            else:
+                with acting(step), inside(step.frame):
+                    result = await perform(step)
+                    step.take(result)
+        except Exception as error:  # noqa: BLE001 - the plan says what becomes of it
+            course.throw(error)
+        else:
+            course.send(result)
+    return course.result
+
+
+def run_sync(course: Course, perform: Callable[[Any], Any]) -> Any:
+    """Drive a plan whose call blocks."""
+    while not course.over:
+        step = course.step
+        try:
+            if isinstance(step, Fire):
+                result: Any = course.bridge.fire(step.scope, step.point, step.value, step.ids)
+            else:
+                with acting(step), inside(step.frame):
+                    result = perform(step)
+                    step.take(result)
+        except Exception as error:  # noqa: BLE001 - the plan says what becomes of it
+            course.throw(error)
+        else:
+            course.send(result)
+    return course.result
+
+
+async def stream(course: Course, perform: Callable[[Any], Any]) -> AsyncGenerator[Any]:
+    """Drive a plan whose call is an asynchronous stream; what may not go out yet is held."""
+    while not course.over:
+        step = course.step
+        if isinstance(step, Fire):
+            course.send(await step.scope.fire(step.point, step.value, **step.ids))
+            continue
+        with acting(step):
+            with inside(step.frame):
+                source = perform(step)
+            async with aclosing(_waited(source, step)) as pieces:
+                async for piece in pieces:
+                    if step.take(piece):
+                        yield piece
+        course.send(None)
+    for piece in course.result:
+        yield piece
+
+
+async def _waited(source: Any, act: Act) -> AsyncGenerator[Any]:
+    pieces = source.__aiter__()
+    try:
+        while True:
+            with inside(act.frame):
+                try:
+                    piece = await pieces.__anext__()
+                except StopAsyncIteration:
+                    return
+            yield piece
+    finally:
+        if (close := getattr(pieces, "aclose", None)) is not None:
+            await close()
+
+
+def stream_sync(course: Course, perform: Callable[[Any], Any]) -> Generator[Any]:
+    """Drive a plan whose call is a stream; what may not go out yet is held."""
+    while not course.over:
+        step = course.step
+        if isinstance(step, Fire):
+            course.send(course.bridge.fire(step.scope, step.point, step.value, step.ids))
+            continue
+        with acting(step):
+            with inside(step.frame):
+                source = perform(step)
+            for piece in _pulled(source, step):
+                if step.take(piece):
+                    yield piece
+        course.send(None)
+    yield from course.result
+
+
+def _pulled(source: Any, act: Act) -> Generator[Any]:
+    pieces = iter(source)
+    try:
+        while True:
+            with inside(act.frame):
+                try:
+                    piece = next(pieces)
+                except StopIteration:
+                    return
+            yield piece
+    finally:
+        if (close := getattr(pieces, "close", None)) is not None:
+            close()

@@ -1,0 +1,216 @@
+"""`checkrail init` makes a project that runs, offline and without keys."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from checkrail.cli.app import REFUSED_FILE
+from checkrail.cli.show import as_json, console
+
+CONFIG = """\
+agents:
+  agent: ./agent.py:graph # a LangGraph graph
+hooks:
+  path: ./hooks.py:hooks
+"""
+
+AGENT = '''\
+"""A LangGraph agent that runs offline: a model that follows a script, and one tool."""
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+
+@tool
+def lookup(order: str) -> str:
+    """Look up an order by its number."""
+    return f"Order {order} is on its way."
+
+
+class ScriptedModel(BaseChatModel):
+    """Asks for the tool, then says what the tool said. Put a real model in its place."""
+
+    @property
+    def _llm_type(self):
+        return "scripted"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        last = messages[-1]
+        if isinstance(last, ToolMessage):
+            answer = AIMessage(last.content)
+        else:
+            order = str(last.content).split()[-1].strip("?!.") if last.content else ""
+            call = {"name": "lookup", "args": {"order": order}, "id": f"call-{len(messages)}"}
+            answer = AIMessage("", tool_calls=[call])
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+model = ScriptedModel()
+
+
+def ask(state: MessagesState):
+    return {"messages": [model.invoke(state["messages"])]}
+
+
+builder = StateGraph(MessagesState)
+builder.add_node("model", ask)
+builder.add_node("tools", ToolNode([lookup]))
+builder.add_edge(START, "model")
+builder.add_conditional_edges("model", tools_condition)
+builder.add_edge("tools", "model")
+graph = builder.compile()
+'''
+
+HOOKS = '''\
+"""Hooks around every run, and a rule for a tool. The graph knows nothing of them."""
+
+import logging
+
+from checkrail import Block, Hooks
+from checkrail.hooks import RunHooks
+
+log = logging.getLogger("audit")
+EXPIRED = {"bob"}
+
+runs = RunHooks()
+rules = Hooks()
+
+
+@runs.before_run
+async def subscription(ctx):
+    """Refuse a run before it is queued: the client gets this status, and the reason."""
+    if ctx.user.identity in EXPIRED:
+        raise runs.RejectRun("Active subscription required", status_code=402)
+
+
+@runs.after_run
+async def completed(ctx):
+    log.info("run %s of %s: %s", ctx.run_id, ctx.graph_id, ctx.status)
+
+
+@runs.on_run_error
+async def failed(ctx):
+    log.error("run %s of %s: %s", ctx.run_id, ctx.graph_id, ctx.error)
+
+
+@rules.before_tool_call(lane="gate", tools=["lookup"])
+def order_numbers(event, call):
+    """Refuse a call of the tool: the model is told why."""
+    if not call.args["order"].startswith("A-"):
+        return Block("Order numbers begin with A-")
+    return None
+
+
+hooks = [runs, rules]
+'''
+
+README = """\
+# An agent with hooks
+
+    pip install "checkrail[server]"
+    checkrail check checkrail.yaml
+    checkrail dev
+
+The server is then at http://127.0.0.1:2024. Ask it something:
+
+```python
+from langgraph_sdk import get_sync_client
+
+client = get_sync_client(url="http://127.0.0.1:2024")
+thread = client.threads.create()
+question = {"messages": [{"role": "user", "content": "Where is order A-17?"}]}
+print(client.runs.wait(thread["thread_id"], "agent", input=question)["messages"][-1]["content"])
+```
+
+Ask for order B-17 to see the rule in `hooks.py` at work. `agent.py` is the graph: put a real model
+into it when you have seen enough of the script.
+"""
+
+IGNORED = """\
+.checkrail/
+.env
+.venv/
+__pycache__/
+"""
+
+OWN = {"checkrail.yaml": CONFIG, "agent.py": AGENT, "hooks.py": HOOKS}
+SHARED = {".gitignore": IGNORED, "README.md": README}
+"""Files that a folder may well have already: then it keeps its own."""
+
+
+@click.command(epilog="Example: checkrail init my-project")
+@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
+def command(folder: Path, *, as_data: bool) -> None:
+    """Make a project in DIR that runs: a file, a graph, hooks. Nothing is overwritten.
+
+    The graph asks a model that follows a script, so it needs no key and no network.
+    """
+    if problem := _problem(folder):
+        _refuse(folder, problem, as_data=as_data)
+    try:
+        created = _written(folder)
+    except OSError as error:
+        _refuse(folder, f"cannot be written to: {error.strerror or error}", as_data=as_data)
+    kept = [name for name in SHARED if name not in created]
+    steps = _next(folder)
+    if as_data:
+        told = {"folder": str(folder), "ok": True, "created": created, "kept": kept, "next": steps}
+        click.echo(as_json(told))
+        return
+    out = console()
+    out.print(f"{folder}: made {', '.join(created)}", markup=False)
+    if kept:
+        out.print(f"kept as they were: {', '.join(kept)}", markup=False, style="dim")
+    out.print("\nNext:")
+    for step in steps:
+        out.print(f"  {step}", markup=False, style="bold")
+
+
+def _problem(folder: Path) -> str:
+    """Say why no project can be made in a folder, if so."""
+    from checkrail.config.project import OTHER_FILES, OWN_FILES
+
+    if folder.exists() and not folder.is_dir():
+        return "is a file, and no folder"
+    there = [name for name in (*OWN_FILES, *OTHER_FILES) if (folder / name).exists()]
+    if there:
+        return f"has {there[0]} already: start it with `checkrail dev`"
+    taken = [name for name in OWN if (folder / name).exists()]
+    if taken:
+        return f"has {' and '.join(taken)} already: choose another folder, or move them"
+    return ""
+
+
+def _refuse(folder: Path, problem: str, *, as_data: bool) -> None:
+    if as_data:
+        click.echo(as_json({"folder": str(folder), "ok": False, "problem": problem}))
+    else:
+        told = f"{folder} {problem}. Nothing was written."
+        console(stderr=True).print(told, style="bold red", markup=False)
+    sys.exit(REFUSED_FILE)
+
+
+def _written(folder: Path) -> list[str]:
+    """Write the files, and never over another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    created = [name for name in (*OWN, *SHARED) if name in OWN or not (folder / name).exists()]
+    for name in created:
+        with (folder / name).open("x", encoding="utf-8", newline="\n") as file:
+            file.write((OWN | SHARED)[name])
+    return created
+
+
+def _next(folder: Path) -> list[str]:
+    steps = [] if folder.resolve() == Path.cwd() else [f"cd {folder}"]
+    if any(find_spec(package) is None for package in ("langgraph", "fastapi")):
+        steps.append('pip install "checkrail[server]"')
+    return [*steps, "checkrail check checkrail.yaml", "checkrail dev"]

@@ -1,0 +1,71 @@
+"""Projects: which file of a folder the server starts from, and whether what it names is there."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checkrail.config.problems import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from checkrail.config.loader import Loaded
+
+log = logging.getLogger("checkrail.config")
+
+OWN_FILES = ("checkrail.yaml", "checkrail.yml", "checkrail.json", "checkrail.toml")
+OTHER_FILES = ("langgraph.json", "aegra.json")
+"""Files of other servers, read as they are."""
+
+_FOREIGN = re.compile(r"(langgraph|aegra)([._-].*)?\.json", re.IGNORECASE)
+
+
+def is_foreign(file: Path) -> bool:
+    """Say whether a file was written for another server."""
+    return _FOREIGN.fullmatch(file.name) is not None
+
+
+def find_project(folder: str | Path = ".") -> Path:
+    """Find the file that the server of a folder starts from, or say how to make one."""
+    folder = Path(folder)
+    if folder.is_file():
+        return folder
+    found = [folder / name for name in (*OWN_FILES, *OTHER_FILES) if (folder / name).is_file()]
+    if not found:
+        expected = f"one of: {', '.join((*OWN_FILES, *OTHER_FILES))}"
+        problem = "no project here" if folder.is_dir() else "there is no such folder"
+        raise ConfigError(
+            [Problem(str(folder), None, "", problem, expected, "to make one: checkrail init")]
+        )
+    if len(found) > 1:
+        others = ", ".join(file.name for file in found[1:])
+        log.warning("%s is used, and not %s beside it", found[0], others)
+    return found[0]
+
+
+def missing_files(loaded: Loaded) -> tuple[Problem, ...]:
+    """Give the Python files that the server would import and that are not there."""
+    return tuple(
+        Problem(str(loaded.file or "<text>"), None, key, f"there is no file {file}", "", "")
+        for key, path in _references(loaded)
+        if (file := _file(path, loaded.base)) is not None and not file.is_file()
+    )
+
+
+def _references(loaded: Loaded) -> Iterator[tuple[str, str]]:
+    server = loaded.server
+    for agent in loaded.agents.values():
+        if agent.path:
+            yield agent.name, agent.path
+    if server.auth is not None:
+        yield "auth.path", server.auth.path
+    yield "http.app", server.http.app
+    yield "checkpointer.path", server.checkpointer.path
+
+
+def _file(path: str, base: Path) -> Path | None:
+    """Give the file that a reference names; one to a module names none."""
+    where = path.rpartition(":")[0]
+    return base / where if where.endswith(".py") or "/" in where else None

@@ -1,0 +1,107 @@
+"""What a file says of the server: where it listens and keeps things, and how much it takes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class AuthConfig:
+    """Who may call: a `langgraph_sdk.Auth` object by its `path`, or whoever has an API key."""
+
+    path: str = ""
+    keys: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HttpConfig:
+    """The user's own `app` beside the API, which parts of the API are off, and `cors`.
+
+    `cors` has the words of Starlette's middleware. `disabled` are names such as `store`.
+    """
+
+    app: str = ""
+    enable_custom_route_auth: bool = False
+    cors: Mapping[str, Any] | None = None
+    disabled: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """The long-term memory of graphs: its vector `index`, and how long items stay, in minutes."""
+
+    index: Mapping[str, Any] | None = None
+    ttl: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointerConfig:
+    """How long threads keep their state, in minutes; `path` is a checkpointer of the user's own."""
+
+    path: str = ""
+    ttl: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionConfig:
+    """How many days finished work is kept; None is for ever."""
+
+    runs_days: float | None = None
+    stateless_days: float | None = None
+    events_days: float | None = None
+    records_days: float | None = None
+    deliveries_days: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundConfig:
+    """Hosts and networks that may be called though they are private, and what signs webhooks."""
+
+    allow: tuple[str, ...] = ()
+    webhook_secret: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """How much one request, one run and one thread may take."""
+
+    body_bytes: int = 32 * MIB
+    event_bytes: int = 16 * MIB
+    events_per_run: int = 200_000
+    bytes_per_run: int = 256 * MIB
+    open_streams: int = 1000
+    queued_per_thread: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Everything that a file says of the server.
+
+    `database` is a URL that nobody is shown; without one, SQLite in `data_dir`. `import_path` are
+    folders that graphs may import from, `packages` the dependencies that have to be installed.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 2024
+    capacity: int = 32
+    lease_seconds: float = 30.0
+    beat_seconds: float = 5.0
+    cancel_grace_seconds: float = 30.0
+    log_level: str = "info"
+    database: str | None = field(default=None, repr=False)
+    data_dir: Path = Path(".checkrail")
+    auth: AuthConfig | None = None
+    http: HttpConfig = HttpConfig()
+    store: StoreConfig = StoreConfig()
+    checkpointer: CheckpointerConfig = CheckpointerConfig()
+    retention: RetentionConfig = RetentionConfig()
+    outbound: OutboundConfig = OutboundConfig()
+    limits: LimitsConfig = LimitsConfig()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    import_path: tuple[Path, ...] = ()
+    packages: tuple[str, ...] = ()

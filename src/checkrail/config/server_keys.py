@@ -1,0 +1,160 @@
+"""Keys of the server: which there are in each section of a file, and what may stand under each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from checkrail.config.kinds import Check, Choice, Kind, ListOf, count, flag, seconds, text, texts
+from checkrail.config.problems import Report, Where, described
+
+JAVASCRIPT = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
+_PORTS = 65_535
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+positive = Kind("a whole number, 1 or more", _is_positive)
+port = Kind("a port, 1 to 65535", lambda value: _is_positive(value) and value <= _PORTS)
+days = Kind("days, a number more than 0", seconds.fits)
+minutes = Kind("minutes, a number more than 0", seconds.fits)
+
+
+def _is_name(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def reference(value: Any, where: Where, report: Report) -> bool:
+    """Check that a text names something in Python: whether it is there is not looked at."""
+    expected = "./file.py:name or package.module:name"
+    if not text(value, where, report):
+        return False
+    place, _, name = value.rpartition(":")
+    if (place or value).endswith(JAVASCRIPT):
+        found = f"{described(value)}, which is no Python"
+        report.add(where, found, expected, "graphs in JavaScript cannot be served here")
+    elif not place.isprintable() or not _is_name(name) or not place:
+        hint = f"write {value}:name" if value.endswith(".py") else ""
+        report.add(where, f"found {described(value)}", expected, hint)
+    else:
+        return True
+    return False
+
+
+class Members:
+    """A mapping with keys of its own; `left` are right in the file, but not acted on here."""
+
+    def __init__(self, keys: Mapping[str, Check], left: frozenset[str] = frozenset()) -> None:
+        self.keys = keys
+        self.left = left
+
+    def __call__(self, value: Any, where: Where, report: Report) -> bool:
+        """Report every member that does not fit."""
+        if not isinstance(value, dict):
+            report.add(where, f"found {described(value)}", "a mapping")
+            return False
+        fits = True
+        for key, item in value.items():
+            at = (*where, key)
+            if key in self.keys:
+                fits &= item is None or self.keys[key](item, at, report)
+            elif key in self.left or report.foreign:
+                report.leave(at)
+            else:
+                report.unknown(at, "key", key, self.keys)
+                fits = False
+        return fits
+
+    def known(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the members that are acted on, and say something."""
+        return {key: value[key] for key in self.keys if value.get(key) is not None}
+
+
+AUTH = Members(
+    {"path": reference, "keys": flag}, frozenset({"disable_studio_auth", "openapi", "cache"})
+)
+
+CORS = Members(
+    {
+        **dict.fromkeys(
+            ("allow_origins", "allow_methods", "allow_headers", "expose_headers"), texts
+        ),
+        "allow_credentials": flag,
+        "allow_origin_regex": text,
+        "max_age": count,
+    },
+)
+
+DISABLED = (
+    "assistants",
+    "threads",
+    "runs",
+    "crons",
+    "store",
+    "meta",
+    "webhooks",
+    "mcp",
+    "a2a",
+    "ui",
+)
+"""Parts of an API that a file can switch off; the last three are not there in any case."""
+
+HTTP = Members(
+    {
+        "app": reference,
+        "enable_custom_route_auth": flag,
+        "cors": CORS,
+        **{f"disable_{part}": flag for part in DISABLED},
+    },
+    frozenset({"configurable_headers", "logging_headers", "middleware_order", "mount_prefix"}),
+)
+
+INDEX = Members({"dims": positive, "embed": text, "fields": texts})
+STORE_TTL = Members(
+    {"refresh_on_read": flag, "default_ttl": minutes, "sweep_interval_minutes": minutes}
+)
+STORE = Members({"index": INDEX, "ttl": STORE_TTL})
+
+CHECKPOINT_TTL = Members(
+    {
+        "strategy": Choice(("delete", "keep_latest")),
+        "default_ttl": minutes,
+        "sweep_interval_minutes": minutes,
+        "sweep_limit": positive,
+    },
+)
+CHECKPOINTER = Members({"path": reference, "ttl": CHECKPOINT_TTL}, frozenset({"serde"}))
+
+RETENTION = Members(
+    dict.fromkeys(
+        ("runs_days", "stateless_days", "events_days", "records_days", "deliveries_days"), days
+    )
+)
+
+LIMITS = Members(
+    dict.fromkeys(
+        (
+            "body_bytes",
+            "event_bytes",
+            "events_per_run",
+            "bytes_per_run",
+            "open_streams",
+            "queued_per_thread",
+        ),
+        positive,
+    )
+)
+
+SERVER = Members(
+    {
+        "host": text,
+        "port": port,
+        "capacity": positive,
+        **dict.fromkeys(("lease_seconds", "beat_seconds", "cancel_grace_seconds"), seconds),
+        "log_level": Choice(("debug", "info", "warning", "error")),
+    },
+)
+
+DEPENDENCIES = ListOf(text, "a list of folders and packages")

@@ -1,0 +1,224 @@
+"""Reading what a file says of the server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from checkrail.config import server_keys as keys
+from checkrail.config.agent_models import secret
+from checkrail.config.environment import Environment
+from checkrail.config.kinds import text, texts
+from checkrail.config.problems import Report, Where, described
+from checkrail.config.server import (
+    AuthConfig,
+    CheckpointerConfig,
+    HttpConfig,
+    LimitsConfig,
+    OutboundConfig,
+    RetentionConfig,
+    ServerConfig,
+    StoreConfig,
+)
+from checkrail.config.settings import folder_of
+from checkrail.engine.errors import CheckrailError
+
+DATABASE_URL = "CHECKRAIL_DATABASE_URL"
+_DATABASES = ("postgresql", "postgres", "sqlite")
+_EXPECTED = "postgresql://user:password@host/name or sqlite:///file"
+_LEAST_SECRET = 8
+_DEFAULT = ServerConfig()
+_OUTBOUND = keys.Members({"allow": texts, "webhook_secret": secret})
+
+
+class ServerReader:
+    """Reads the server's keys of one file; what is wrong with them is reported."""
+
+    def __init__(self, environment: Environment, base: Path) -> None:
+        self.report: Report = environment.report
+        self.environment = environment
+        self.base = base
+
+    def read(self, top: Mapping[str, Any], env: Mapping[str, str]) -> ServerConfig:
+        """Read everything; what is not said is as `ServerConfig` has it."""
+        folders, packages = self._dependencies(top.get("dependencies"))
+        imports = top.keys() & {"graphs", "agents", "auth", "http", "dependencies"}
+        return ServerConfig(
+            **self._server(top),
+            database=self._database(top),
+            data_dir=self._data_dir(top.get("data_dir")),
+            auth=self._auth(top),
+            http=self._http(top),
+            store=self._store(top),
+            checkpointer=CheckpointerConfig(
+                **self._section("checkpointer", keys.CHECKPOINTER, top)
+            ),
+            retention=RetentionConfig(**self._section("retention", keys.RETENTION, top)),
+            outbound=self._outbound(top),
+            limits=LimitsConfig(**self._section("limits", keys.LIMITS, top)),
+            env=env,
+            import_path=tuple(dict.fromkeys((*folders, self.base))) if imports else (),
+            packages=packages,
+        )
+
+    def _section(self, name: str, members: keys.Members, top: Mapping[str, Any]) -> dict[str, Any]:
+        """Give what a section says, or nothing if something in it is wrong."""
+        given = top.get(name)
+        if given is None or not members(given, (name,), self.report):
+            return {}
+        return members.known(given)
+
+    def _server(self, top: Mapping[str, Any]) -> dict[str, Any]:
+        said = self._section("server", keys.SERVER, top)
+        lease = said.get("lease_seconds", _DEFAULT.lease_seconds)
+        beat = said.get("beat_seconds", _DEFAULT.beat_seconds)
+        if beat * 2 > lease:
+            found = f"a beat every {beat:g} seconds for a lease of {lease:g}"
+            hint = "a lease has to outlast a beat that was missed"
+            self.report.add(("server",), found, "a lease of two beats or more", hint)
+        return said
+
+    def _auth(self, top: Mapping[str, Any]) -> AuthConfig | None:
+        if top.get("auth") is None:
+            return None
+        before = len(self.report.problems)
+        auth = AuthConfig(**self._section("auth", keys.AUTH, top))
+        if len(self.report.problems) == before and bool(auth.path) == auth.keys:
+            found = "both `path` and `keys`" if auth.path else "`path` is missing"
+            self.report.add(("auth",), found, "path: ./auth.py:auth, or keys: true")
+        return auth
+
+    def _http(self, top: Mapping[str, Any]) -> HttpConfig:
+        said = self._section("http", keys.HTTP, top)
+        off = frozenset(part for part in keys.DISABLED if said.pop(f"disable_{part}", False))
+        if said.get("enable_custom_route_auth") and "app" not in said:
+            self.report.warn(
+                ("http", "enable_custom_route_auth"), "there is no `app` that it is for"
+            )
+        return HttpConfig(**_with_members(said, "cors", keys.CORS), disabled=off)
+
+    def _store(self, top: Mapping[str, Any]) -> StoreConfig:
+        said = self._section("store", keys.STORE, top)
+        missing = [
+            key for key in ("dims", "embed") if key not in said.get("index", ("dims", "embed"))
+        ]
+        for key in missing:
+            self.report.add(("store", "index"), f"`{key}` is missing", "`dims` and `embed`")
+        said = _with_members(said, "index", keys.INDEX)
+        return StoreConfig(**_with_members(said, "ttl", keys.STORE_TTL))
+
+    def _outbound(self, top: Mapping[str, Any]) -> OutboundConfig:
+        said = self._section("outbound", _OUTBOUND, top)
+        for number, item in enumerate(said.get("allow", ())):
+            self._check_place(item, ("outbound", "allow", number))
+        given = said.get("webhook_secret")
+        return OutboundConfig(
+            allow=tuple(said.get("allow", ())),
+            webhook_secret=None if given is None else self._webhook_secret(given),
+        )
+
+    def _check_place(self, item: str, where: Where) -> None:
+        from checkrail.actions.allowlist import AllowList
+
+        try:
+            AllowList([item])
+        except (CheckrailError, ValueError) as error:
+            hint = getattr(error, "remedy", "")
+            self.report.add(where, f"found {described(item)}", "a host or a network", hint)
+
+    def _webhook_secret(self, given: str) -> str | None:
+        from checkrail.actions.signing import key
+
+        where = ("outbound", "webhook_secret")
+        before = len(self.report.problems)
+        found = self.environment.secret(given, where)
+        if len(self.report.problems) > before:
+            return None
+        self.report.secrets.setdefault(found, "(the webhook secret)")
+        try:
+            key(found)
+        except (CheckrailError, ValueError) as error:
+            problem = getattr(error, "problem", "a text that cannot be a key")
+            remedy = getattr(error, "remedy", "")
+            self.report.add(where, problem, "a secret to sign with", remedy)
+        return found
+
+    def _database(self, top: Mapping[str, Any]) -> str | None:
+        where: Where = ("database",)
+        given = top.get("database")
+        if DATABASE_URL in os.environ and os.environ[DATABASE_URL].strip():
+            return self._checked_url(os.environ[DATABASE_URL], (), DATABASE_URL)
+        if given is None:
+            return None
+        if not isinstance(given, str) or not given.strip():
+            self.report.add(where, "found something else", _EXPECTED)
+            return None
+        before = len(self.report.problems)
+        url = self.environment.secret(given, where)
+        if len(self.report.problems) > before:
+            return None
+        return self._checked_url(url, where, "a database")
+
+    def _checked_url(self, url: str, where: Where, what: str) -> str | None:
+        """Keep a URL out of all messages, and refuse one of a database that nobody here knows."""
+        url = url.strip()
+        self.report.secrets.setdefault(url, "(the database)")
+        try:
+            parts = urlsplit(url)
+            self._hide_password(parts)
+        except ValueError:
+            self.report.add(where, f"{what} by something that is no URL", _EXPECTED)
+            return None
+        if parts.scheme.partition("+")[0] not in _DATABASES:
+            scheme = f"a URL of {parts.scheme!r}" if "://" in url else "something that is no URL"
+            self.report.add(where, f"{what} by {scheme}", _EXPECTED)
+            return None
+        return url
+
+    def _hide_password(self, parts: SplitResult) -> None:
+        """Take a password out of messages, but not a word that is in them for other reasons."""
+        for password in {parts.password or "", unquote(parts.password or "")} - {""}:
+            self.report.secrets.setdefault(f":{password}@", ":(the password)@")
+            rest = (parts.scheme, parts.username, parts.hostname, parts.path)
+            if len(password) >= _LEAST_SECRET and not any(
+                password in (word or "") for word in rest
+            ):
+                self.report.secrets.setdefault(password, "(the password)")
+
+    def _data_dir(self, given: Any) -> Path:
+        where: Where = ("data_dir",)
+        default = self.base / _DEFAULT.data_dir
+        if given is None or not text(given, where, self.report):
+            return default
+        return folder_of(given, where, self.base, self.report) or default
+
+    def _dependencies(self, given: Any) -> tuple[list[Path], tuple[str, ...]]:
+        """Give the folders that are named, and the packages."""
+        where = "dependencies"
+        if given is None or not keys.DEPENDENCIES(given, (where,), self.report):
+            return [], ()
+        folders: list[Path] = []
+        for number, item in enumerate(given):
+            if item.startswith((".", "/")):
+                folders += self._local(item, (where, number))
+        packages = tuple(item for item in given if not item.startswith((".", "/")))
+        return folders, packages
+
+    def _local(self, given: str, where: Where) -> list[Path]:
+        """Give the folders of a local package: itself, and `src` in it."""
+        folder = folder_of(given, where, self.base, self.report)
+        if folder is None:
+            return []
+        if not folder.is_dir():
+            self.report.warn(where, "a folder that does not exist", "nothing is imported from it")
+            return []
+        inner = folder / "src"
+        return [folder, inner] if inner.is_dir() else [folder]
+
+
+def _with_members(said: dict[str, Any], key: str, members: keys.Members) -> dict[str, Any]:
+    """Leave out of an inner mapping what nobody acts on."""
+    return {**said, key: members.known(said[key])} if key in said else said

@@ -1,0 +1,339 @@
+"""Admission: a run is asked for, the hooks agree, and it is kept, all within the request."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from checkrail.engine.frozen import thaw
+from checkrail.engine.points import Decision
+from checkrail.engine.records import uuid7
+from checkrail.engine.values import plain
+from checkrail.runs import jsons
+from checkrail.runs.cancelling import Canceller
+from checkrail.runs.errors import (
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    RefusedError,
+    TooManyError,
+)
+from checkrail.runs.parts import Parts
+from checkrail.runs.requests import Asker, Idempotency, RunRequest
+from checkrail.runs.worker import Worker
+from checkrail.store import assistants, idempotency, runs, threads
+from checkrail.store.database import Reads, Tx
+from checkrail.store.rows import Row
+
+NAMESPACE = uuid.UUID("5b1e4c3a-7f0d-4f0e-9c57-3a4f0c6d2b11")
+"""Names the assistants that stand for the agents themselves."""
+
+_DAY = 86_400.0
+
+
+def own_assistant(agent_name: str) -> str:
+    """Give the id of the assistant that stands for an agent as its config has it."""
+    return str(uuid.uuid5(NAMESPACE, agent_name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A run that the hooks have yet to see, or have seen."""
+
+    request: RunRequest
+    row: Row
+    new_thread: bool
+
+
+class Admission:
+    """The way in for every run."""
+
+    def __init__(self, parts: Parts, worker: Worker, canceller: Canceller) -> None:
+        self._parts = parts
+        self._worker = worker
+        self._canceller = canceller
+
+    async def admit(
+        self,
+        requests: Sequence[RunRequest],
+        asker: Asker,
+        once: Idempotency | None = None,
+    ) -> list[Row]:
+        """Admit runs, all or none, and give their rows; those that can start have started."""
+        if once is not None and (known := await self._repeated(asker, once)) is not None:
+            return known
+        drafts = await self._parts.database.read(
+            lambda reads: [self._draft(reads, request, asker) for request in requests]
+        )
+        drafts = [await self._asked(draft) for draft in drafts]
+        rows = await self._parts.database.write(lambda tx: self._keep(tx, drafts, asker, once))
+        for row in rows:
+            if row["worker_id"] == self._parts.worker_id and row["ended_at"] is None:
+                self._worker.take(row)
+        return rows
+
+    async def _repeated(self, asker: Asker, once: Idempotency) -> list[Row] | None:
+        def find(reads: Reads) -> list[Row] | None:
+            return _repeated(reads, asker, once)
+
+        return await self._parts.database.read(find)
+
+    def _draft(self, reads: Reads, request: RunRequest, asker: Asker) -> _Draft:
+        assistant = self._assistant(reads, request.assistant_id, asker)
+        thread = threads.get(reads, request.thread_id) if request.thread_id else None
+        if request.thread_id is not None:
+            _check_thread(thread, request, asker)
+        merged = replace(
+            request,
+            config=_merged(assistant["config"], request.config),
+            context=_merged(assistant["context"], request.context),
+        )
+        now = time.time()
+        settings = self._parts.settings.agent(assistant["graph_id"])
+        row = {
+            "run_id": request.run_id or uuid7(),
+            "thread_id": request.thread_id or uuid7(),
+            "assistant_id": assistant["assistant_id"],
+            "agent_name": assistant["graph_id"],
+            "owner": asker.keeps_as,
+            "user": plain(asker.user),
+            "status": "pending",
+            "phase": "queued",
+            "blocked_by": None,
+            "block_reason": None,
+            "multitask_strategy": request.multitask_strategy,
+            "metadata": {**assistant["metadata_kept"], **request.metadata},
+            "kwargs": merged.kwargs(),
+            "input": request.input,
+            "parameters": None,
+            "attempt": 0,
+            "lost": 0,
+            "worker_id": None,
+            "cancel": None,
+            "due_at": now + request.after_seconds if request.after_seconds > 0 else None,
+            "timeout_seconds": request.timeout_seconds or settings.timeout_seconds,
+            "base_seq": 0,
+            "last_seq": 0,
+            "temporary": request.thread_id is None and not request.keep_thread,
+            "origin": request.origin,
+            "created_at": now,
+            "updated_at": now,
+            "started_at": None,
+            "ended_at": None,
+        }
+        return _Draft(request, row, new_thread=thread is None)
+
+    def _assistant(self, reads: Reads, assistant_id: str, asker: Asker) -> Row:
+        row = assistants.get(reads, assistant_id)
+        if row is None and assistant_id in self._parts.graphs.names:
+            row = assistants.get(reads, own_assistant(assistant_id))
+        if row is None or (asker.owner is not None and row["owner"] not in (None, asker.owner)):
+            known = ", ".join(self._parts.graphs.names)
+            raise NotFoundError(
+                f"there is no assistant {assistant_id!r}. Agents of this server: {known}"
+            )
+        if row["graph_id"] not in self._parts.graphs.names:
+            raise ConflictError(
+                f"the assistant {assistant_id!r} is for the agent {row['graph_id']!r}, "
+                "which this server does not have any more"
+            )
+        own = {"created_by": "system"}
+        kept = {key: value for key, value in row["metadata"].items() if own.get(key) != value}
+        return row | {"metadata_kept": kept}
+
+    async def _asked(self, draft: _Draft) -> _Draft:
+        """Ask the hooks at `before_run`; what they refuse is kept for the audit, and raised."""
+        row = draft.row
+        scope = self._parts.scope(row)
+        if not scope.has("before_run"):
+            return draft
+        key, given = _subject(row)
+        verdict = await scope.fire("before_run", given)
+        if verdict.decision in (Decision.BLOCK, Decision.FAIL):
+            status = verdict.status or (500 if verdict.decision is Decision.FAIL else 403)
+            await self._parts.database.write(lambda tx: _keep_refused(tx, row, verdict))
+            raise RefusedError(verdict.reason, status, row["run_id"], verdict.hook, verdict.code)
+        changed = thaw(verdict.value)
+        if changed == given:
+            return draft
+        if key == "command":
+            return replace(draft, row=row | {"kwargs": row["kwargs"] | {"command": changed}})
+        original = thaw(verdict.given)  # what a redaction left of it
+        return replace(draft, row=row | {"input": original, "parameters": changed})
+
+    def _keep(
+        self, tx: Tx, drafts: Sequence[_Draft], asker: Asker, once: Idempotency | None
+    ) -> list[Row]:
+        if once is not None:
+            if (known := _repeated(tx, asker, once)) is not None:
+                return known
+            _remember(tx, asker, once, [draft.row["run_id"] for draft in drafts])
+        room = self._worker.room
+        rows = []
+        for draft in drafts:
+            row = self._keep_one(tx, draft, asker, mine=room > 0)
+            room -= row["worker_id"] is not None
+            rows.append(row)
+        return rows
+
+    def _keep_one(self, tx: Tx, draft: _Draft, asker: Asker, *, mine: bool) -> Row:
+        row, request = dict(draft.row), draft.request
+        free = True
+        if not row["temporary"]:
+            thread = self._locked(tx, draft, asker)
+            row["base_seq"] = thread["last_seq"]
+            free = self._make_way(tx, row, request)
+        if row["due_at"] is not None:
+            row["phase"] = "scheduled"
+            tx.tell("clock", "")
+        elif free:
+            row |= self._begun(mine=mine)
+            if not mine:
+                tx.tell("work", "")
+        stored = {key: _stored(key, value) for key, value in row.items()}
+        runs.add(tx, stored)
+        if not row["temporary"] and row["phase"] != "scheduled":
+            threads.change(tx, row["thread_id"], status="busy", updated_at=row["created_at"])
+        return row
+
+    def _begun(self, *, mine: bool) -> dict[str, Any]:
+        if not mine:
+            return {"phase": "starting"}
+        straight = not self._parts.registry.has("on_run_start")
+        return {
+            "phase": "running" if straight else "starting",
+            "status": "running",
+            "worker_id": self._parts.worker_id,
+            "attempt": 1,
+            "started_at": time.time(),
+        }
+
+    def _locked(self, tx: Tx, draft: _Draft, asker: Asker) -> Row:
+        """Lock the thread of a run, which may have to be made first."""
+        thread_id = draft.row["thread_id"]
+        if draft.new_thread:
+            threads.add(tx, new_thread(thread_id, asker.keeps_as, draft.row["created_at"]))
+        thread = threads.lock(tx, thread_id)
+        if thread is None:
+            raise NotFoundError(f"there is no thread {thread_id!r}")
+        if draft.new_thread and asker.owner not in (None, thread["owner"]):
+            raise NotFoundError(f"there is no thread {thread_id!r}")
+        return thread
+
+    def _make_way(self, tx: Tx, row: Row, request: RunRequest) -> bool:
+        """Do as the strategy says with runs that are under way; True: the thread is free."""
+        holder = runs.slot_holder(tx, row["thread_id"])
+        if holder is None:
+            return True
+        waiting = runs.count_queued(tx, row["thread_id"])
+        strategy = request.multitask_strategy
+        if strategy == "reject":
+            raise ConflictError(
+                f"the thread {row['thread_id']!r} is busy with the run {holder['run_id']}. "
+                "Wait for it, or say multitask_strategy enqueue, interrupt or rollback"
+            )
+        if waiting >= self._parts.settings.queued_per_thread:
+            raise TooManyError(f"{waiting} runs wait for the thread {row['thread_id']!r} already")
+        if strategy in ("interrupt", "rollback"):
+            return self._canceller.clear_thread(tx, row["thread_id"], strategy)
+        return False
+
+
+def new_thread(thread_id: str, owner: str | None, now: float, **more: Any) -> dict[str, Any]:
+    """Give the row of a thread that is new."""
+    return {
+        "thread_id": thread_id,
+        "owner": owner,
+        "status": "idle",
+        "metadata": {},
+        "last_seq": 0,
+        "temporary": False,
+        "created_at": now,
+        "updated_at": now,
+        **more,
+    }
+
+
+def _check_thread(thread: Row | None, request: RunRequest, asker: Asker) -> None:
+    if thread is not None and (asker.owner in (None, thread["owner"])):
+        return
+    if thread is None and request.if_not_exists == "create":
+        return
+    raise NotFoundError(
+        f"there is no thread {request.thread_id!r}. Create it first, or say if_not_exists: create"
+    )
+
+
+def _merged(own: Any, given: Any) -> Any:
+    """Put what a request says over what the assistant says, `configurable` key by key."""
+    if not own or not isinstance(own, dict) or not isinstance(given, (dict, type(None))):
+        return given if given is not None else own
+    merged = {**own, **(given or {})}
+    for key in ("configurable", "metadata"):
+        if key in own and given and key in given:
+            merged[key] = {**own[key], **given[key]}
+    return merged
+
+
+def _subject(row: Row) -> tuple[str, Any]:
+    """Give what `before_run` rules on: the input, or what takes its place in a resume."""
+    if row["input"] is None and row["kwargs"].get("command") is not None:
+        return "command", row["kwargs"]["command"]
+    return "input", row["input"] if row["input"] is not None else {}
+
+
+_PACKED = ("kwargs", "input", "parameters", "user")
+
+
+def _stored(key: str, value: Any) -> Any:
+    return jsons.dumps(value) if key in _PACKED and value is not None else value
+
+
+def _keep_refused(tx: Tx, row: Row, verdict: Any) -> None:
+    now = time.time()
+    given = thaw(verdict.given) if row["input"] is not None else None
+    refused = {
+        "status": "error",
+        "phase": "refused",
+        "input": given,
+        "error": verdict.reason,
+        "error_type": "Blocked" if verdict.decision is Decision.BLOCK else "HookFailed",
+        "blocked_by": verdict.hook,
+        "block_reason": verdict.reason,
+        "due_at": None,
+        "updated_at": now,
+        "ended_at": now,
+    }
+    runs.add(tx, {key: _stored(key, value) for key, value in (row | refused).items()})
+
+
+def _repeated(reads: Reads, asker: Asker, once: Idempotency) -> list[Row] | None:
+    """Find the runs that the same request has made before."""
+    known = idempotency.find(reads, asker.keeps_as, once.route, once.key)
+    if known is None or known["created_at"] < time.time() - _DAY:
+        return None
+    if known["digest"] != once.digest:
+        raise InvalidError(
+            f"the Idempotency-Key {once.key!r} was used with another body. Use a new key"
+        )
+    found = [runs.get(reads, run_id) for run_id in known["run_ids"]]
+    return [row for row in found if row is not None]
+
+
+def _remember(tx: Tx, asker: Asker, once: Idempotency, run_ids: list[str]) -> None:
+    owner = asker.keeps_as
+    idempotency.drop(tx, owner, once.route, once.key)  # one that is too old to count
+    idempotency.add(
+        tx,
+        {
+            "owner": owner,
+            "route": once.route,
+            "key": once.key,
+            "digest": once.digest,
+            "run_ids": run_ids,
+            "created_at": time.time(),
+        },
+    )

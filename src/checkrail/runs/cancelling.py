@@ -1,0 +1,54 @@
+"""Cancelling runs: those that wait end at once, those that are under way are told to."""
+
+from __future__ import annotations
+
+import time
+
+from checkrail.runs import outcome as outcomes
+from checkrail.runs.ending import end_unheld, lock_thread
+from checkrail.runs.errors import NotFoundError
+from checkrail.runs.parts import Parts
+from checkrail.store import runs
+from checkrail.store.database import Tx
+from checkrail.store.rows import Row
+
+
+class Canceller:
+    """Cancels runs, wherever they are."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def cancel(self, run_id: str, action: str, reason: str | None = None) -> Row:
+        """Cancel a run and give it as it was; one that has ended already stays as it is."""
+
+        def cancel(tx: Tx) -> Row | None:
+            row = runs.get(tx, run_id)
+            if row is not None and row["ended_at"] is None:
+                lock_thread(tx, row)
+                row = runs.get(tx, run_id)
+            if row is not None and row["ended_at"] is None:
+                self._cancel(tx, row, action, reason)
+            return row
+
+        row = await self._parts.database.write(cancel)
+        if row is None:
+            raise NotFoundError(f"there is no run {run_id!r}")
+        return row
+
+    def clear_thread(self, tx: Tx, thread_id: str, action: str) -> bool:
+        """Cancel all runs of a thread that is locked; True: nobody holds it any more."""
+        for row in reversed(runs.live_of(tx, thread_id)):
+            if row["phase"] != "scheduled":
+                self._cancel(tx, row, action, "another run took its place")
+        return runs.slot_holder(tx, thread_id) is None
+
+    def _cancel(self, tx: Tx, row: Row, action: str, reason: str | None) -> None:
+        if row["worker_id"] is None:
+            ended = outcomes.cancelled(rolled_back=action == "rollback")
+            end_unheld(tx, self._parts, row, ended, phase=row["phase"])
+            return
+        if row["cancel"] is None:
+            now = time.time()
+            runs.change(tx, row["run_id"], cancel=action, cancel_reason=reason, updated_at=now)
+        tx.tell("cancel", f"{row['run_id']}:{action}")

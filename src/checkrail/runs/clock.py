@@ -1,0 +1,144 @@
+"""The clock: runs and crons whose time has come, workers that are gone, and what is too old."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from checkrail.engine.values import User
+from checkrail.runs.admission import Admission
+from checkrail.runs.errors import RequestError
+from checkrail.runs.hub import Bell
+from checkrail.runs.parts import Parts
+from checkrail.runs.recovery import recover
+from checkrail.runs.requests import Asker, RunRequest
+from checkrail.runs.retention import Retention
+from checkrail.runs.schedule import next_time
+from checkrail.store import crons, runs, threads
+from checkrail.store.database import Reads, Tx
+from checkrail.store.rows import Row
+
+log = logging.getLogger("checkrail.runs")
+
+_MINUTE = 60.0
+
+
+class Clock:
+    """Does what is due."""
+
+    def __init__(self, parts: Parts, admission: Admission) -> None:
+        self._parts = parts
+        self._admission = admission
+        self._bell = Bell(parts.hub, ("clock", ""))
+        self._retention = Retention(parts)
+
+    async def serve(self) -> None:
+        """Do what is due, until cancelled."""
+        chores: list[tuple[float, Callable[[], Awaitable[object]]]] = [
+            (self._parts.settings.beat, self._recover),
+            (_MINUTE, self._retention.clean),
+        ]
+        due = [0.0] * len(chores)
+        while True:
+            await self._safely(self._scheduled)
+            await self._safely(self._crons)
+            now = time.monotonic()
+            for number, (every, chore) in enumerate(chores):
+                if now >= due[number]:
+                    due[number] = now + every
+                    await self._safely(chore)
+            await self._bell.wait(min(await self._pause(), max(0.01, min(due) - now)))
+
+    async def _safely(self, chore: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await chore()
+        except Exception:
+            log.exception("something that was due failed; it is tried again")
+            await asyncio.sleep(0.5)
+
+    async def _pause(self) -> float:
+        def soonest(reads: Reads) -> float | None:
+            found = (runs.next_due(reads), crons.next_due(reads))
+            return min((each for each in found if each is not None), default=None)
+
+        try:
+            due = await self._parts.database.read(soonest)
+        except Exception:  # noqa: BLE001 - said where it is used
+            return 1.0
+        return _MINUTE if due is None else max(0.005, due - time.time())
+
+    async def _recover(self) -> None:
+        await self._parts.database.write(lambda tx: recover(tx, self._parts))
+
+    async def _scheduled(self) -> None:
+        await self._parts.database.write(_let_in)
+
+    async def _crons(self) -> None:
+        due = await self._parts.database.write(_due_crons)
+        for row in due:
+            await self._start(row)
+
+    async def _start(self, row: Row) -> None:
+        """Ask for a cron's run as its owner would; what is refused is the cron's last error."""
+        asker = Asker(User(**row["user"]) if row["user"] else User(identity=row["owner"] or ""))
+        error = None
+        try:
+            await self._admission.admit([cron_request(row)], asker)
+        except RequestError as refused:
+            error = f"{refused.status}: {refused}"
+            log.warning("the run of cron %s was refused: %s", row["cron_id"], error)
+        if error != row["last_error"]:
+            await self._parts.database.write(
+                lambda tx: crons.change(tx, row["cron_id"], last_error=error)
+            )
+
+
+def cron_request(row: Row) -> RunRequest:
+    """Give the run that a cron asks for."""
+    metadata = {**(row["payload"].get("metadata") or {}), "cron_id": row["cron_id"]}
+    known = RunRequest.__dataclass_fields__
+    given = {key: value for key, value in row["payload"].items() if key in known}
+    return RunRequest(
+        **given
+        | {
+            "assistant_id": row["assistant_id"],
+            "thread_id": row["thread_id"],
+            "metadata": metadata,
+            "origin": "cron",
+            "keep_thread": row["on_run_completed"] == "keep",
+        }
+    )
+
+
+def _let_in(tx: Tx) -> None:
+    """Let scheduled runs that are due into their threads."""
+    now = time.time()
+    for row in runs.due(tx, now):
+        free = True
+        changed: dict[str, object] = {"due_at": None, "updated_at": now}
+        if not row["temporary"]:
+            thread = threads.lock(tx, row["thread_id"])
+            changed["base_seq"] = 0 if thread is None else thread["last_seq"]
+            free = runs.slot_holder(tx, row["thread_id"]) is None
+            threads.change(tx, row["thread_id"], status="busy", updated_at=now)
+        phase = "starting" if free else "queued"
+        runs.change_if(tx, row["run_id"], {"phase": "scheduled"}, phase=phase, **changed)
+        if free:
+            tx.tell("work", "")
+
+
+def _due_crons(tx: Tx) -> list[Row]:
+    """Take the crons that are due, and set each to its next time."""
+    now = time.time()
+    taken = []
+    for row in crons.due(tx, now):
+        over = row["end_at"] is not None and row["end_at"] <= now
+        following = None if over else next_time(row["schedule"], row["timezone"], now)
+        if following is not None and row["end_at"] is not None and following > row["end_at"]:
+            following = None
+        crons.change(tx, row["cron_id"], next_run_at=following, updated_at=now)
+        if not over:
+            taken.append(row)
+    return taken

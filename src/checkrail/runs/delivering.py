@@ -1,0 +1,147 @@
+"""Deliveries: finish hooks and webhooks, carried out from their table until they are done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import Any
+
+from checkrail.actions.outbound_errors import OutboundRefused, OutboundUnreachable
+from checkrail.engine.values import RunError, RunResult
+from checkrail.runs import jsons
+from checkrail.runs.hub import WORK, Bell
+from checkrail.runs.parts import Parts
+from checkrail.store import deliveries
+from checkrail.store.rows import Row
+
+log = logging.getLogger("checkrail.runs")
+
+_LOOK_EVERY = 5.0
+_AT_ONCE = 32
+
+
+class Undelivered(Exception):
+    """A delivery did not arrive, but may the next time."""
+
+
+class Deliverer:
+    """Carries out what is owed."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._bell = Bell(parts.hub, WORK)
+        self._closing = False
+
+    def take(self, debts: list[Row]) -> None:
+        """Carry out deliveries that this process holds."""
+        for row in debts:
+            task = asyncio.get_running_loop().create_task(self._deliver(_read(row)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def serve(self) -> None:
+        """Take deliveries that are due, until cancelled."""
+        while True:
+            room = _AT_ONCE - len(self._tasks)
+            taken = await self._claim(room) if room > 0 else []
+            self.take(taken)
+            await self._bell.wait(0.05 if len(taken) == room else await self._pause())
+
+    async def close(self) -> None:
+        """Finish what is under way; the rest is for the next process."""
+        self._closing = True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._parts.settings.stop_grace)
+        for task in self._tasks:
+            task.cancel()
+        self._bell.close()
+        worker = self._parts.worker_id
+        await self._parts.database.write(lambda tx: deliveries.release(tx, worker))
+
+    async def _claim(self, room: int) -> list[Row]:
+        worker = self._parts.worker_id
+        try:
+            return await self._parts.database.write(
+                lambda tx: deliveries.claim(tx, worker, time.time(), room)
+            )
+        except Exception:
+            log.exception("no deliveries could be claimed; it is tried again")
+            return []
+
+    async def _pause(self) -> float:
+        try:
+            due = await self._parts.database.read(deliveries.next_due)
+        except Exception:  # noqa: BLE001 - said where they are claimed
+            due = None
+        return _LOOK_EVERY if due is None else min(_LOOK_EVERY, max(0.05, due - time.time()))
+
+    async def _deliver(self, row: Row) -> None:
+        changed: dict[str, Any] = {"status": "done", "ended_at": time.time(), "last_error": None}
+        try:
+            await (self._webhook if row["kind"] == "webhook" else self._hooks)(row)
+        except Undelivered as error:
+            changed = self._later(row, str(error))
+        except OutboundRefused as error:
+            log.error("the webhook of run %s is not sent: %s", row["run_id"], error)  # noqa: TRY400
+            changed |= {"status": "dead", "last_error": str(error)}
+        except Exception as error:
+            log.exception("delivery %s of run %s failed", row["delivery_id"], row["run_id"])
+            changed |= {"status": "dead", "last_error": type(error).__name__}
+        changed["attempts"] = row["attempts"] + 1
+        worker = self._parts.worker_id
+        await self._parts.database.write(
+            lambda tx: deliveries.settle(tx, row["delivery_id"], worker, **changed)
+        )
+
+    def _later(self, row: Row, error: str) -> dict[str, Any]:
+        """Say when a delivery is tried again, or that it is dead."""
+        attempts = row["attempts"] + 1
+        if attempts >= self._parts.settings.webhook_attempts:
+            told = (row["delivery_id"], row["run_id"], attempts, error)
+            log.error("delivery %s of run %s is dead after %s attempts: %s", *told)
+            return {"status": "dead", "ended_at": time.time(), "last_error": error}
+        pause = min(3600.0, 2.0**attempts) * random.uniform(0.8, 1.2)  # noqa: S311
+        return {"status": "owed", "due_at": time.time() + pause, "last_error": error}
+
+    async def _hooks(self, row: Row) -> None:
+        """Tell the finish hooks: a hook that raises or is late is recorded, and that was it."""
+        told = row["payload"]
+        scope = self._parts.scope(told["run"], delivery_id=row["delivery_id"])
+        same = {
+            "status": told["status"],
+            "input": told["input"],
+            "usage": told["usage"] or {},
+            "duration_ms": told["duration_ms"],
+            "attempt": told["run"]["attempt"],
+        }
+        if row["kind"] == "after_run":
+            await scope.fire("after_run", RunResult(output=told["output"], **same))
+        else:
+            error = RunError(error=told["error"], error_type=told["error_type"], **same)
+            await scope.fire("on_run_error", error)
+
+    async def _webhook(self, row: Row) -> None:
+        told = row["payload"]
+        content = jsons.dumps({**told["run"], "webhook_sent_at": time.time()})
+        try:
+            answer = await self._parts.outbound.send(
+                "POST",
+                told["url"],
+                headers={"content-type": "application/json"},
+                content=content,
+                sign_with=self._parts.settings.webhook_secret,
+                message_id=row["delivery_id"],
+            )
+        except OutboundUnreachable as error:
+            raise Undelivered(str(error)) from None
+        if answer.status >= 300:
+            raise Undelivered(f"the webhook answered {answer.status}")
+
+
+def _read(row: Row) -> Row:
+    """Give a delivery as it is read from the table."""
+    payload = row["payload"]
+    return row | {"payload": jsons.loads(payload)} if isinstance(payload, bytes) else row

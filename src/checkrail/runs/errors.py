@@ -1,0 +1,65 @@
+"""What can be wrong with a request for a run, with the HTTP status that says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkrail.engine.errors import CheckrailError
+
+
+class RequestError(CheckrailError):
+    """A request that cannot be met: what happened, and what to do."""
+
+    status = 400
+    error = "bad_request"
+
+    def __init__(self, message: str, detail: Any = None, **more: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.__dict__.update(more)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class NotFoundError(RequestError):
+    """What was named is not there, or is somebody else's."""
+
+    status = 404
+    error = "not_found"
+
+
+class ConflictError(RequestError):
+    """It cannot be done as things stand."""
+
+    status = 409
+    error = "conflict"
+
+
+class InvalidError(RequestError):
+    """The request does not make sense."""
+
+    status = 422
+    error = "invalid"
+
+
+class TooManyError(RequestError):
+    """There is no room for more."""
+
+    status = 429
+    error = "too_many"
+
+
+class RefusedError(RequestError):
+    """A hook refused the run; the status is what the hook said."""
+
+    error = "refused"
+
+    def __init__(
+        self, message: str, status: int, run_id: str, hook: str | None, code: str | None
+    ) -> None:
+        detail = {"run_id": run_id, "blocked_by": hook, "code": code}
+        super().__init__(message, detail)
+        self.status = status
+        self.run_id = run_id

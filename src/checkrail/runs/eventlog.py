@@ -1,0 +1,97 @@
+"""The event log: keeps what live runs tell, for all of them in one write, many times a second."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from checkrail.runs.live import LiveRun
+from checkrail.store import events, records, runs
+from checkrail.store.database import Database, Tx
+
+log = logging.getLogger("checkrail.runs")
+
+_EVERY = 0.01  # seconds
+
+
+class EventLog:
+    """Writes the pending events of live runs, and hook records."""
+
+    def __init__(self, database: Database, worker_id: str) -> None:
+        self._database = database
+        self._worker_id = worker_id
+        self._dirty: set[LiveRun] = set()
+        self._records: list[dict[str, Any]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.Task[None] | None = None
+
+    def dirty(self, live: LiveRun) -> None:
+        """Note that a run has told something."""
+        self._dirty.add(live)
+        if self._timer is None and self._flushing is None:
+            self._timer = asyncio.get_running_loop().call_later(_EVERY, self._begin)
+
+    def keep(self, record: dict[str, Any]) -> None:
+        """Keep a hook record with the next write."""
+        self._records.append(record)
+        if self._timer is None and self._flushing is None:
+            self._timer = asyncio.get_running_loop().call_later(_EVERY, self._begin)
+
+    async def taken(self, live: LiveRun) -> list[dict[str, Any]]:
+        """Give the rows of a run that is ending: they go into its last transaction."""
+        while self._flushing is not None:  # it may hold some of them
+            await asyncio.shield(self._flushing)
+        self._dirty.discard(live)
+        if not live.pending:
+            return []
+        return [events.row_of(live.run_id, live.thread_id, live.pending)]
+
+    def taken_records(self, run_id: str) -> list[dict[str, Any]]:
+        """Give the records of a run that is ending."""
+        mine = [row for row in self._records if row["run_id"] == run_id]
+        if mine:
+            self._records = [row for row in self._records if row["run_id"] != run_id]
+        return mine
+
+    async def flush(self) -> None:
+        """Write everything now."""
+        while self._dirty or self._records or self._flushing is not None:
+            if self._flushing is None:
+                self._begin()
+            await asyncio.shield(self._flushing or asyncio.sleep(0))
+
+    def _begin(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+
+    async def _flush(self) -> None:
+        dirty, self._dirty = self._dirty, set()
+        kept, self._records = self._records, []
+        batches = [(live, live.pending[-1].seq) for live in dirty if live.pending]
+        rows = [events.row_of(live.run_id, live.thread_id, live.pending) for live, _ in batches]
+        try:
+            await self._database.write(lambda tx: self._write(tx, rows, kept))
+            for live, seq in batches:
+                live.kept(seq)
+        except Exception:
+            log.exception("events could not be kept; they are tried again")
+            self._dirty |= {live for live, _ in batches}
+            self._records = kept + self._records
+            await asyncio.sleep(0.5)
+        finally:
+            self._flushing = None
+            if self._dirty or self._records:
+                self._begin()
+
+    def _write(self, tx: Tx, rows: list[dict[str, Any]], kept: list[dict[str, Any]]) -> None:
+        held = runs.held_among(tx, self._worker_id, [row["run_id"] for row in rows])
+        mine = [row for row in rows if row["run_id"] in held]
+        events.add(tx, mine)
+        records.add(tx, kept)
+        for row in mine:
+            tx.tell("run", row["run_id"])
+            tx.tell("thread", row["thread_id"])

@@ -1,0 +1,114 @@
+"""Following runs: their events from any point on, wherever they are carried out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+from checkrail.runs.errors import NotFoundError
+from checkrail.runs.hub import Bell
+from checkrail.runs.live import LiveRun
+from checkrail.runs.parts import Parts
+from checkrail.store import events, runs
+from checkrail.store.database import Reads
+from checkrail.store.events import RunEvent
+from checkrail.store.rows import Row
+
+_LOOK_EVERY = 5.0  # seconds: behind the bell, in case a word was lost
+
+
+class Follower:
+    """Reads what runs tell."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def ended(self, run_id: str) -> Row:
+        """Wait until a run has ended, and give it."""
+        live = self._parts.live.get(run_id)
+        if live is not None:
+            with Bell(self._parts.hub, ("run", run_id)) as bell:
+                while run_id in self._parts.live and not live.ended.done():
+                    await bell.wait(_LOOK_EVERY)
+            if live.ended.done() and not live.ended.cancelled():
+                return live.ended.result()
+        with Bell(self._parts.hub, ("run", run_id)) as bell:
+            while True:
+                row = await self._parts.database.read(partial(_get, run_id=run_id))
+                if row is None:
+                    raise NotFoundError(f"the run {run_id!r} is gone: it was rolled back")
+                if row["ended_at"] is not None:
+                    return row
+                await bell.wait(_LOOK_EVERY)
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
+        """Give the events of a run after a number, as they come, up to its end.
+
+        A run that is gone, or whose events were forgotten, ends with what there is.
+        """
+        with Bell(self._parts.hub, ("run", run_id)) as bell:
+            while True:
+                live = self._parts.live.get(run_id)
+                source = self._live(live, bell, after) if live else self._kept(run_id, after)
+                async for event in source:
+                    after = event.seq
+                    yield event
+                    if event.event == "end":
+                        return
+                if run_id in self._parts.live:
+                    continue
+                if not live and await self._is_over(run_id, after):
+                    return
+                if not live:
+                    await bell.wait(_LOOK_EVERY)
+
+    async def _is_over(self, run_id: str, after: int) -> bool:
+        """Say whether nothing more will come: all events up to the last one were given."""
+        row = await self._parts.database.read(partial(_get, run_id=run_id))
+        if row is None:
+            return True
+        if row["ended_at"] is None:
+            return False
+        return not await self._parts.database.read(partial(_after, run_id=run_id, seq=after))
+
+    async def _kept(self, run_id: str, after: int) -> AsyncIterator[RunEvent]:
+        while True:
+            found = await self._parts.database.read(partial(_after, run_id=run_id, seq=after))
+            if not found:
+                return
+            for event in found:
+                yield event
+            after = found[-1].seq
+
+    async def _live(self, live: LiveRun, bell: Bell, after: int) -> AsyncIterator[RunEvent]:
+        """Give the events of a run that is here: those that were kept, then those that come."""
+        tap = live.tap(bell.ring)
+        try:
+            if after or not _all_there(live, tap.waiting[0].seq if tap.waiting else None):
+                async for event in self._kept(live.run_id, after):
+                    after = event.seq
+                    yield event
+            while not tap.lagging:
+                while tap.waiting:
+                    event = tap.waiting.popleft()
+                    if event.seq > after:
+                        after = event.seq
+                        yield event
+                if live.run_id not in self._parts.live and not tap.waiting:
+                    return
+                await bell.wait(_LOOK_EVERY)
+        finally:
+            live.taps.discard(tap)
+
+
+def _all_there(live: LiveRun, first: int | None) -> bool:
+    """Say whether a live run has kept nothing yet, so that there is nothing to be read."""
+    return first == 1 or (first is None and live.seq == 0)
+
+
+def _get(reads: Reads, *, run_id: str) -> Row | None:
+    return runs.get(reads, run_id)
+
+
+def _after(reads: Reads, *, run_id: str, seq: int) -> list[RunEvent]:
+    return events.after(reads, run_id, seq)

@@ -1,0 +1,179 @@
+"""A run of a graph: under the hooks' eyes, up to its result or to what it leaves behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from checkrail.adapters.langchain import Guard
+from checkrail.engine.frozen import thaw
+from checkrail.engine.points import Decision
+from checkrail.engine.scope import Scope
+from checkrail.runs import outcome as outcomes
+from checkrail.runs.graphs import rewriting, state, thread_rows
+from checkrail.runs.graphs.execution import GraphOutcome, execute
+from checkrail.runs.graphs.requests import GraphRequest
+from checkrail.runs.holding import Emit, Held, rules_on_result
+from checkrail.runs.live import LiveRun
+from checkrail.runs.outcome import Outcome, ThreadStatus
+from checkrail.runs.parts import Parts, user_of
+
+
+class GraphRun:
+    """One attempt at a run of a graph."""
+
+    def __init__(self, parts: Parts, live: LiveRun, scope: Scope) -> None:
+        self._parts = parts
+        self._live = live
+        self._scope = scope
+        self._loop_thread = threading.get_ident()
+        self._guard = Guard(scope, on_tool=self._tool)
+        self._emit: Emit = live.emit
+        self._modes = frozenset(live.row["kwargs"].get("stream_mode") or ("values",))
+        live.body = self
+
+    async def result(self) -> Outcome:
+        """Run the graph and ask the hooks about what came of it."""
+        row, guard = self._live.row, self._guard
+        held = Held(self._live.emit) if rules_on_result(self._scope) else None
+        if held is not None:
+            self._emit = held.emit
+        config = row["kwargs"].get("config") or {}
+        async with self._parts.graphs.open(row["agent_name"], config, user_of(row)) as graph:
+            try:
+                with guard.active():
+                    found = await execute(graph, await self._request(), self._emit)
+            except Exception:
+                if guard.ended is None:
+                    raise
+                found = None
+            if guard.ended is not None:
+                return await self._ended_by_hook(graph, held)
+            assert found is not None  # noqa: S101 - told by the type checker's own lights
+            return await self._ruled(graph, found, held)
+
+    async def _request(self) -> GraphRequest:
+        live, row = self._live, self._live.row
+        kwargs = row["kwargs"]
+        given = row["parameters"] if row["parameters"] is not None else row["input"]
+        restart = live.attempt > 1 and self._policy() == "restart"
+        if restart:
+            saver = self._parts.checkpointer
+            await thread_rows.delete_run(saver, live.thread_id, live.run_id)
+        return GraphRequest(
+            thread_id=live.thread_id,
+            run_id=live.run_id,
+            input=given,
+            command=kwargs.get("command"),
+            config=kwargs.get("config") or {},
+            context=kwargs.get("context"),
+            checkpoint=kwargs.get("checkpoint"),
+            assistant_id=row["assistant_id"],
+            graph_id=row["agent_name"],
+            user=user_of(row),
+            attempt=live.attempt,
+            modes=self._modes,
+            subgraphs=bool(kwargs.get("stream_subgraphs")),
+            interrupt_before=kwargs.get("interrupt_before"),
+            interrupt_after=kwargs.get("interrupt_after"),
+            durability=kwargs.get("durability"),
+            resume_from_checkpoint=live.attempt > 1 and not restart,
+        )
+
+    def _policy(self) -> str:
+        if self._live.row["kwargs"].get("durability") == "exit":
+            return "restart"
+        return self._parts.settings.agent(self._live.row["agent_name"]).on_crash
+
+    async def _ruled(self, graph: Any, found: GraphOutcome, held: Held | None) -> Outcome:
+        """Ask the hooks about the result; an interrupted run has none yet."""
+        if found.interrupted:
+            if held is not None:
+                held.release()
+            return self._interrupted(found)
+        values = found.values
+        if self._scope.has("on_result"):
+            verdict = await self._scope.fire("on_result", values)
+            if verdict.decision in (Decision.BLOCK, Decision.FAIL):
+                if held is not None:
+                    held.drop()
+                return self._refused(verdict)
+            changed = thaw(verdict.value)
+            if changed != values:
+                values = changed
+                if held is not None:
+                    held.replace(values)
+                await rewriting.write_back(graph, self._live.thread_id, values)
+            elif held is not None:
+                held.release()
+        return self._with_usage(Outcome("success", "success", output=values, values=values))
+
+    def _interrupted(self, found: GraphOutcome) -> Outcome:
+        return self._with_usage(
+            Outcome(
+                "interrupted",
+                "interrupted",
+                output=found.values,
+                values=found.values,
+                interrupts=found.waiting,
+                thread_status="interrupted",
+            )
+        )
+
+    async def _ended_by_hook(self, graph: Any, held: Held | None) -> Outcome:
+        """Let the verdict that ended the run decide, whatever the graph returned."""
+        ended = self._guard.ended
+        assert ended is not None  # noqa: S101
+        if ended.decision is not Decision.STOP:
+            if held is not None:
+                held.drop()
+            return await self.left(self._refused(ended))
+        message = ended.message
+        update = {"messages": [message]} if message is not None else None
+        values = await rewriting.stopped_with(graph, self._live.thread_id, update)
+        return await self._ruled(graph, GraphOutcome(values), held)
+
+    def _refused(self, verdict: Any) -> Outcome:
+        if verdict.decision is Decision.FAIL:
+            ended = outcomes.failed(verdict.reason, "HookFailed", blocked_by=verdict.hook)
+        else:
+            ended = outcomes.blocked(verdict.hook, verdict.reason)
+        return self._with_usage(ended)
+
+    async def left(self, ended: Outcome) -> Outcome:
+        """Say what is left of a run that did not get to its end."""
+        live = self._live
+        if ended.rolled_back:
+            await thread_rows.delete_run(self._parts.checkpointer, live.thread_id, live.run_id)
+        told: Mapping[str, Any] | None = None
+        config = live.row["kwargs"].get("config") or {}
+        async with self._parts.graphs.open(live.row["agent_name"], config, None) as graph:
+            told = await state.get_state(graph, live.thread_id)
+        interrupts = {task["id"]: task["interrupts"] for task in told["tasks"]}
+        waits: ThreadStatus | None = None
+        if told["next"] and ended.phase == "cancelled":
+            waits = "interrupted"
+        return self._with_usage(
+            dataclasses.replace(
+                ended,
+                values=told["values"],
+                output=ended.output if ended.output is not None else told["values"],
+                interrupts={key: many for key, many in interrupts.items() if many},
+                thread_status=waits or ended.thread_status,
+                keeps_values=False,
+            )
+        )
+
+    def _with_usage(self, ended: Outcome) -> Outcome:
+        return dataclasses.replace(ended, usage=dict(self._guard.usage))
+
+    def _tool(self, told: dict[str, Any]) -> None:
+        """Tell of a tool call; tools may run in threads of their own."""
+        if "tools" not in self._modes:
+            return
+        if threading.get_ident() == self._loop_thread:
+            self._emit("tools", (), told)
+        else:
+            self._parts.hub.loop.call_soon_threadsafe(self._emit, "tools", (), told)

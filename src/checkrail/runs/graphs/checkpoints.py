@@ -1,0 +1,187 @@
+"""Where LangGraph keeps its checkpoints and its store: SQLite in a file, or PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from checkrail.runs.graphs.thread_rows import (
+    copy_thread,
+    delete_run,
+    delete_thread,
+    hold,
+    latest_of_run,
+    prune,
+    put_back,
+)
+
+if TYPE_CHECKING:
+    import aiosqlite
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.store.base import BaseStore
+    from psycopg_pool import AsyncConnectionPool
+
+__all__ = [
+    "copy_thread",
+    "delete_run",
+    "delete_thread",
+    "hold",
+    "is_postgres",
+    "latest_of_run",
+    "open_checkpointer",
+    "open_store",
+    "prune",
+    "put_back",
+]
+
+POOL = 8
+"""Connections for checkpoints: a run holds one for a statement or two, never for a step."""
+
+STORE_POOL = 4
+_DRIVER = re.compile(r"^postgres(?:ql)?(?:\+\w+)?://")
+_SQLITE = re.compile(r"^sqlite(?:\+\w+)?:///")
+_MIGRATING = 7_236_518_234_907
+"""The advisory lock of whoever makes LangGraph's tables; any number, but always this one."""
+
+
+def is_postgres(url: str | Path) -> bool:
+    """Say whether a URL is PostgreSQL's; everything else is a SQLite file."""
+    return bool(_DRIVER.match(str(url)))
+
+
+def open_checkpointer(
+    url: str | Path, *, size: int = POOL
+) -> AbstractAsyncContextManager[BaseCheckpointSaver[str]]:
+    """Open the official saver for a database, with its tables made."""
+    return _postgres_saver(str(url), size) if is_postgres(url) else _sqlite_saver(url)
+
+
+def open_store(
+    url: str | Path,
+    index: Mapping[str, Any] | None = None,
+    ttl: Mapping[str, Any] | None = None,
+    *,
+    size: int = STORE_POOL,
+) -> AbstractAsyncContextManager[BaseStore]:
+    """Open the official store for a database, with its tables made and its sweeper running."""
+    if is_postgres(url):
+        return _postgres_store(str(url), index, ttl, size)
+    return _sqlite_store(url, index, ttl)
+
+
+@asynccontextmanager
+async def _sqlite_saver(url: str | Path) -> AsyncIterator[BaseCheckpointSaver[str]]:
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    async with _sqlite(url) as connection:
+        saver = AsyncSqliteSaver(connection)
+        await saver.setup()
+        yield saver
+
+
+@asynccontextmanager
+async def _postgres_saver(url: str, size: int) -> AsyncIterator[BaseCheckpointSaver[str]]:
+    from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+
+    async with _pool(url, size) as pool:
+        saver = AsyncPostgresSaver(pool)
+        # Its lock is for a single connection; with a pool it would let one run in at a time.
+        saver.lock = cast("asyncio.Lock", nullcontext())
+        async with _migrating(url):
+            await saver.setup()
+        yield saver
+
+
+@asynccontextmanager
+async def _sqlite_store(
+    url: str | Path, index: Mapping[str, Any] | None, ttl: Mapping[str, Any] | None
+) -> AsyncIterator[BaseStore]:
+    from langgraph.store.sqlite.aio import AsyncSqliteStore
+
+    async with _sqlite(url, isolation_level=None) as connection:
+        await connection.execute("PRAGMA journal_mode=WAL")
+        store = AsyncSqliteStore(connection, index=cast("Any", index), ttl=cast("Any", ttl))
+        await store.setup()
+        async with _swept(store):
+            yield store
+
+
+@asynccontextmanager
+async def _postgres_store(
+    url: str, index: Mapping[str, Any] | None, ttl: Mapping[str, Any] | None, size: int
+) -> AsyncIterator[BaseStore]:
+    from langgraph.store.postgres.aio import AsyncPostgresStore
+
+    async with _pool(url, size) as pool:
+        store = AsyncPostgresStore(pool, index=cast("Any", index), ttl=cast("Any", ttl))
+        async with _swept(store):
+            async with _migrating(url):
+                await store.setup()
+            yield store
+
+
+@asynccontextmanager
+async def _swept(store: Any) -> AsyncIterator[None]:
+    """Keep a store's items to their time, and leave none of its tasks behind."""
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(_ended, store._task)  # noqa: SLF001 - it has no other end
+        if store.ttl_config:
+            await store.start_ttl_sweeper()
+            stack.push_async_callback(store.stop_ttl_sweeper, 5)
+        yield
+
+
+async def _ended(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@asynccontextmanager
+async def _sqlite(url: str | Path, **options: Any) -> AsyncIterator[aiosqlite.Connection]:
+    import aiosqlite
+
+    path = _SQLITE.sub("", str(url))
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    async with aiosqlite.connect(path, **options) as connection:
+        # With a write-ahead log this loses nothing when the process dies, only with the machine.
+        await connection.execute("PRAGMA synchronous=NORMAL")
+        yield connection
+
+
+@asynccontextmanager
+async def _pool(url: str, size: int) -> AsyncIterator[AsyncConnectionPool[Any]]:
+    from psycopg.rows import dict_row
+    from psycopg_pool import AsyncConnectionPool
+
+    options = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+    pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
+        _conninfo(url), min_size=1, max_size=size, kwargs=options, open=False
+    )
+    async with pool:
+        yield pool
+
+
+@asynccontextmanager
+async def _migrating(url: str) -> AsyncIterator[None]:
+    """Let one server at a time make tables, over a connection that says at once if it fails.
+
+    The others ask again and again: one that waits inside the database would be waited for by the
+    `CREATE INDEX CONCURRENTLY` of the first.
+    """
+    from psycopg import AsyncConnection
+
+    opened = await AsyncConnection.connect(_conninfo(url), autocommit=True)
+    async with opened as connection:
+        asked = f"SELECT pg_try_advisory_lock({_MIGRATING})"
+        while await (await connection.execute(asked)).fetchone() != (True,):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        yield
+
+
+def _conninfo(url: str) -> str:
+    return _DRIVER.sub("postgresql://", url)

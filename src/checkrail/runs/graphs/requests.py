@@ -1,0 +1,139 @@
+"""What a graph is run with: a request, and the config and input that LangGraph makes of it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from checkrail.runs.graphs.users import graph_user
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.types import Command, Send
+
+Nodes: TypeAlias = Sequence[str] | Literal["*"]
+MODES = frozenset(
+    {"values", "updates", "messages", "custom", "checkpoints", "tasks", "debug", "tools"}
+)
+"""The modes that LangGraph streams by itself; `events` and `lifecycle` are made of others."""
+
+_COORDINATES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRequest:
+    """One execution of a graph on a thread."""
+
+    thread_id: str
+    run_id: str
+    input: Any = None
+    command: Mapping[str, Any] | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    context: Any = None
+    checkpoint: Mapping[str, Any] | None = None
+    assistant_id: str | None = None
+    graph_id: str | None = None
+    user: Any = None
+    attempt: int = 1
+    modes: frozenset[str] = frozenset({"values"})
+    subgraphs: bool = False
+    interrupt_before: Nodes | None = None
+    interrupt_after: Nodes | None = None
+    durability: Literal["sync", "async", "exit"] | None = None
+    strict_resume: bool = False
+    resume_from_checkpoint: bool = False
+    callbacks: Sequence[Any] = ()
+
+    @property
+    def continues(self) -> bool:
+        """Whether the run goes on where its thread stands, instead of bringing an input."""
+        return self.command is not None or self.input is None
+
+
+def config_of(request: GraphRequest) -> RunnableConfig:
+    """Make the config of a run, with what nodes expect of a server in it."""
+    given = request.config
+    known = _known(request)
+    config: dict[str, Any] = {
+        **given,
+        "configurable": {**(given.get("configurable") or {}), **known, **_addressed(request)},
+        "metadata": {
+            **(given.get("metadata") or {}),
+            **{key: value for key, value in known.items() if isinstance(value, str)},
+            "run_attempt": request.attempt,
+        },
+        "run_id": _uuid(request.run_id),
+    }
+    if request.user is not None:
+        user = graph_user(request.user)
+        config["configurable"]["langgraph_auth_user"] = user
+        config["configurable"]["langgraph_auth_permissions"] = user["permissions"]
+    if request.callbacks:
+        config["callbacks"] = [*(given.get("callbacks") or ()), *request.callbacks]
+    return config  # type: ignore[return-value]
+
+
+def input_of(request: GraphRequest) -> Any:
+    """Make what a graph is given: its input, or a command."""
+    return request.input if request.command is None else command_of(request.command)
+
+
+def command_of(given: Mapping[str, Any]) -> Command[Any]:
+    """Make a command of its JSON."""
+    from langgraph.types import Command
+
+    return Command(
+        update=_update(given.get("update")),
+        resume=given.get("resume"),
+        goto=_goto(given.get("goto")),
+    )
+
+
+def _known(request: GraphRequest) -> dict[str, Any]:
+    known = {
+        "thread_id": request.thread_id,
+        "run_id": request.run_id,
+        "assistant_id": request.assistant_id,
+        "graph_id": request.graph_id,
+        "langgraph_auth_user_id": getattr(request.user, "identity", None),
+    }
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def _addressed(request: GraphRequest) -> dict[str, Any]:
+    given = request.checkpoint or {}
+    addressed = {key: given[key] for key in _COORDINATES if given.get(key)}
+    if request.strict_resume:
+        addressed["__pregel_strict_resume"] = True
+    return addressed
+
+
+def _update(given: Any) -> Any:
+    """Take an update as JSON has it, where pairs are lists."""
+    if not isinstance(given, list):
+        return given
+    pairs = all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in given)
+    return [tuple(pair) for pair in given] if pairs else given
+
+
+def _goto(given: Any) -> Any:
+    if given is None:
+        return ()
+    return [_send(node) for node in given] if isinstance(given, list) else _send(given)
+
+
+def _send(node: Any) -> str | Send:
+    from langgraph.types import Send
+
+    if isinstance(node, Mapping):
+        return Send(node["node"], node.get("input"))
+    return str(node)
+
+
+def _uuid(run_id: str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(run_id)
+    except ValueError:
+        return None

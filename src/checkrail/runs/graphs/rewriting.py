@@ -1,0 +1,135 @@
+"""A thread's last state, written anew: what hooks made of a result, or stopped a run with.
+
+No node and no edge of the graph is asked, and nothing is left to be done next.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from checkrail.runs.graphs.state import config_at
+from checkrail.runs.jsons import jsonable
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import Checkpoint, CheckpointTuple
+    from langgraph.pregel import Pregel
+
+    Graph: TypeAlias = Pregel[Any, Any, Any, Any]
+
+_TASKS = "__pregel_tasks"
+
+
+async def write_back(graph: Graph, thread_id: str, values: Any) -> None:
+    """Let a thread's state be these values, given as JSON; what they do not change stays itself."""
+    saver: Any = graph.checkpointer
+    saved = await saver.aget_tuple(config_at(thread_id))
+    if saved is None:
+        return
+    told = _told(graph, values)
+    changed = {
+        name: _revived(graph, name, saved.checkpoint["channel_values"].get(name), told[name])
+        for name in _names(graph)
+        if name in told and told[name] != _shown(saved, name)
+    }
+    await _put(graph, saved, changed)
+
+
+async def stopped_with(graph: Graph, thread_id: str, update: Mapping[str, Any] | None) -> Any:
+    """End a thread's work where it stands, with an update to its state; give its values."""
+    saver: Any = graph.checkpointer
+    saved = await saver.aget_tuple(config_at(thread_id))
+    if saved is None:
+        return jsonable(dict(update or {}))
+    changed = {
+        name: _reduced(graph, name, saved.checkpoint["channel_values"], value)
+        for name, value in (update or {}).items()
+        if name in _names(graph)
+    }
+    await _put(graph, saved, changed)
+    return jsonable((await graph.aget_state(config_at(thread_id))).values)
+
+
+async def _put(graph: Graph, saved: CheckpointTuple, changed: Mapping[str, Any]) -> None:
+    saver: Any = graph.checkpointer
+    step = saved.metadata.get("step", -1) + 1
+    checkpoint = _rewritten(graph, saved.checkpoint, changed, step)
+    config = {"configurable": {**saved.config["configurable"]}, "metadata": {}}
+    metadata = {**saved.metadata, "source": "update", "step": step}
+    versions = {name: checkpoint["channel_versions"][name] for name in changed}
+    await saver.aput(config, checkpoint, metadata, versions)
+
+
+def _rewritten(graph: Graph, last: Checkpoint, changed: Mapping[str, Any], step: int) -> Checkpoint:
+    """Make the checkpoint that follows: nodes have seen everything, so none is next."""
+    from langgraph.checkpoint.base import copy_checkpoint
+    from langgraph.checkpoint.base.id import uuid6
+
+    saver: Any = graph.checkpointer
+    made = copy_checkpoint(last)
+    newest = max(made["channel_versions"].values(), default=None)
+    version = saver.get_next_version(newest, None)
+    made["channel_values"] = {**made["channel_values"], **changed}
+    made["channel_values"].pop(_TASKS, None)
+    made["channel_versions"] = {**made["channel_versions"], **dict.fromkeys(changed, version)}
+    made["versions_seen"] = {
+        **made["versions_seen"],
+        **{name: dict(made["channel_versions"]) for name in graph.nodes},
+    }
+    made["updated_channels"] = None
+    made["id"] = str(uuid6(clock_seq=step))
+    made["ts"] = dt.datetime.now(dt.UTC).isoformat()
+    return made
+
+
+def _names(graph: Graph) -> list[str]:
+    return [*graph.stream_channels_list]
+
+
+def _told(graph: Graph, values: Any) -> dict[str, Any]:
+    """Give values by channel; a graph with one output has them without its name."""
+    output = graph.stream_channels_asis
+    return {output: values} if isinstance(output, str) else dict(values or {})
+
+
+def _shown(saved: CheckpointTuple, name: str) -> Any:
+    return jsonable(saved.checkpoint["channel_values"].get(name))
+
+
+def _reduced(graph: Graph, name: str, values: Mapping[str, Any], given: Any) -> Any:
+    from langgraph._internal._typing import MISSING
+
+    channel: Any = graph.channels[name]
+    taken = channel.from_checkpoint(values.get(name, MISSING))
+    taken.update([given])
+    return taken.checkpoint()
+
+
+def _revived(graph: Graph, name: str, was: Any, told: Any) -> Any:
+    """Make of JSON what a node expects: messages, or whatever the channel's type says."""
+    from langchain_core.messages import BaseMessage
+
+    if isinstance(was, list) and any(isinstance(item, BaseMessage) for item in was):
+        known = [(jsonable(item), item) for item in was]
+        return [_message(item, known) for item in told]
+    if isinstance(was, BaseMessage):
+        return _message(told, [])
+    return _typed(getattr(graph.channels[name], "ValueType", Any), told)
+
+
+def _message(told: Any, known: list[tuple[Any, Any]]) -> Any:
+    """Keep a message that is as it was, and make the others of their JSON."""
+    from langchain_core.messages import AnyMessage
+
+    same = next((item for shown, item in known if shown == told), None)
+    return _typed(AnyMessage, told) if same is None else same
+
+
+def _typed(kind: Any, told: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    try:
+        return TypeAdapter(kind).validate_python(told)
+    except Exception:  # noqa: BLE001 - a type that cannot be made of JSON gets the JSON
+        return told

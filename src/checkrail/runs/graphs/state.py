@@ -1,0 +1,143 @@
+"""A thread's state, as the LangGraph API shows it: read, listed, and written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from checkrail.runs.graphs.payloads import checkpoint_of
+from checkrail.runs.graphs.requests import command_of
+from checkrail.runs.jsons import jsonable
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.pregel import Pregel
+    from langgraph.types import PregelTask, StateSnapshot
+
+    Graph: TypeAlias = Pregel[Any, Any, Any, Any]
+
+Checkpoint: TypeAlias = Mapping[str, Any]
+_COORDINATES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
+
+
+def thread_state(snapshot: StateSnapshot) -> dict[str, Any]:
+    """Show a snapshot."""
+    return {
+        "values": jsonable(snapshot.values),
+        "next": [*snapshot.next],
+        "tasks": [_task(task) for task in snapshot.tasks],
+        "metadata": jsonable(snapshot.metadata or {}),
+        "created_at": snapshot.created_at,
+        "checkpoint": checkpoint_of(snapshot.config),
+        "parent_checkpoint": checkpoint_of(snapshot.parent_config),
+        "interrupts": jsonable(snapshot.interrupts),
+    }
+
+
+async def get_state(
+    graph: Graph, thread_id: str, checkpoint: Checkpoint | None = None, *, subgraphs: bool = False
+) -> dict[str, Any]:
+    """Show where a thread stands, or stood at a checkpoint."""
+    config = config_at(thread_id, checkpoint)
+    return thread_state(await graph.aget_state(config, subgraphs=subgraphs))
+
+
+async def history(
+    graph: Graph,
+    thread_id: str,
+    *,
+    limit: int = 10,
+    before: str | Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> list[dict[str, Any]]:
+    """Show the states that a thread went through, the last one first."""
+    states = graph.aget_state_history(
+        config_at(thread_id, {**(checkpoint or {}), "checkpoint_id": None}),
+        filter=dict(metadata) if metadata else None,
+        before=_before(before),
+        limit=limit,
+    )
+    return [thread_state(snapshot) async for snapshot in states]
+
+
+async def update_state(
+    graph: Graph,
+    thread_id: str,
+    values: Any,
+    *,
+    as_node: str | None = None,
+    checkpoint: Checkpoint | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Write to a thread's state as if a node had, and say where the new checkpoint is."""
+    config = config_at(thread_id, checkpoint, metadata)
+    made = await graph.aupdate_state(config, values, as_node=as_node)
+    return {"checkpoint": checkpoint_of(made)}
+
+
+async def apply_supersteps(
+    graph: Graph,
+    thread_id: str,
+    supersteps: Sequence[Mapping[str, Any]],
+    metadata: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Make a thread's history of updates, as when a thread is brought from another server."""
+    from langgraph.types import StateUpdate
+
+    steps = [
+        [StateUpdate(_values(update), update.get("as_node")) for update in step["updates"]]
+        for step in supersteps
+    ]
+    made = await graph.abulk_update_state(config_at(thread_id, None, metadata), steps)
+    return {"checkpoint": checkpoint_of(made)}
+
+
+def _values(update: Mapping[str, Any]) -> Any:
+    command = update.get("command")
+    return update.get("values") if command is None else command_of(command)
+
+
+def _task(task: PregelTask) -> dict[str, Any]:
+    from langgraph.types import StateSnapshot
+
+    nested = task.state if isinstance(task.state, StateSnapshot) else None
+    config: Any = nested.config if nested else task.state
+    return {
+        "id": task.id,
+        "name": task.name,
+        "path": jsonable(task.path),
+        "error": _error(task.error),
+        "interrupts": jsonable(task.interrupts),
+        "checkpoint": checkpoint_of(config),
+        "state": thread_state(nested) if nested else None,
+        "result": jsonable(task.result),
+    }
+
+
+def _error(error: Any) -> str | None:
+    return error if error is None or isinstance(error, str) else repr(error)
+
+
+def config_at(
+    thread_id: str, checkpoint: Checkpoint | None = None, metadata: Mapping[str, Any] | None = None
+) -> RunnableConfig:
+    """Give the config that names a thread, or one of its checkpoints."""
+    given = checkpoint or {}
+    addressed = {key: given[key] for key in _COORDINATES if given.get(key)}
+    config: RunnableConfig = {
+        "configurable": {"checkpoint_ns": "", **addressed, "thread_id": thread_id}
+    }
+    if metadata:
+        config["metadata"] = dict(metadata)
+    return config
+
+
+def _before(given: str | Mapping[str, Any] | None) -> RunnableConfig | None:
+    """Take a checkpoint to look before: its id, itself, or a config that has it."""
+    if not given:
+        return None
+    if isinstance(given, str):
+        return {"configurable": {"checkpoint_id": given}}
+    said = given.get("configurable", given)
+    return {"configurable": {"checkpoint_id": said.get("checkpoint_id")}}

@@ -1,0 +1,282 @@
+"""What the official savers cannot do with a thread: copy it, take back a run, keep its end only."""
+# ruff: noqa: S608 - what is put together here are names of tables; values are parameters
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+Execute: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Rows]]
+
+_PARAMETER = re.compile(r"(?<!:):(\w+)")
+_HELD = "__held__"
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """How a saver's tables are called, and how to ask for the run of a checkpoint."""
+
+    writes: str
+    value: str
+    run: str
+    names: tuple[str, ...]
+
+    @property
+    def columns(self) -> str:
+        """What a write has, beside its thread and its namespace."""
+        return f"checkpoint_id, task_id, task_path, idx, channel, type, {self.value}"
+
+
+_RUN = "json_extract(CAST(metadata AS TEXT), '$.run_id')"
+_SQLITE = _Tables("writes", "value", _RUN, ("checkpoints", "writes"))
+_POSTGRES = _Tables(
+    "checkpoint_writes",
+    "blob",
+    "metadata ->> 'run_id'",
+    ("checkpoints", "checkpoint_writes", "checkpoint_blobs"),
+)
+_COPIED = {
+    "checkpoints": "checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata",
+    "writes": f"checkpoint_ns, {_SQLITE.columns}",
+    "checkpoint_writes": f"checkpoint_ns, {_POSTGRES.columns}",
+    "checkpoint_blobs": "checkpoint_ns, channel, version, type, blob",
+}
+_FREED = f"""
+WITH gone AS (
+    DELETE FROM checkpoints WHERE thread_id = :thread AND {_POSTGRES.run} = :run
+    RETURNING checkpoint_ns, checkpoint -> 'channel_versions' AS versions
+), freed AS (
+    SELECT checkpoint_ns, v.key, v.value FROM gone, jsonb_each_text(versions) AS v
+    EXCEPT
+    SELECT checkpoint_ns, v.key, v.value
+    FROM checkpoints, jsonb_each_text(checkpoint -> 'channel_versions') AS v
+    WHERE thread_id = :thread AND {_POSTGRES.run} IS DISTINCT FROM :run
+)
+DELETE FROM checkpoint_blobs b USING freed
+WHERE b.thread_id = :thread AND b.checkpoint_ns = freed.checkpoint_ns
+AND b.channel = freed.key AND b.version = freed.value
+"""
+
+
+async def copy_thread(saver: Any, source: str, target: str) -> None:
+    """Give a new thread the whole history of another."""
+    async with _transaction(saver) as (execute, tables):
+        for table in tables.names:
+            columns = _COPIED[table]
+            await execute(
+                f"INSERT INTO {table} (thread_id, {columns}) "
+                f"SELECT :target, {columns} FROM {table} WHERE thread_id = :source",
+                {"source": source, "target": target},
+            )
+
+
+async def delete_thread(saver: Any, thread_id: str) -> None:
+    """Delete all that is kept of a thread."""
+    async with _transaction(saver) as (execute, tables):
+        for table in tables.names:
+            asked = f"DELETE FROM {table} WHERE thread_id IN (:thread, :held)"
+            await execute(asked, _of(thread_id))
+
+
+async def latest_of_run(saver: Any, thread_id: str, run_id: str) -> dict[str, str] | None:
+    """Find the last checkpoint that a run has left: where it can be taken up after a crash."""
+    async with _transaction(saver) as (execute, tables):
+        found = await execute(
+            f"SELECT checkpoint_id FROM checkpoints WHERE thread_id = :thread "
+            f"AND checkpoint_ns = '' AND {tables.run} = :run ORDER BY checkpoint_id DESC LIMIT 1",
+            _of(thread_id, run_id),
+        )
+    if not found:
+        return None
+    return {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": found[0][0]}
+
+
+async def hold(saver: Any, thread_id: str, run_id: str) -> None:
+    """Keep what stands at a thread's end, before a run that continues there writes to it.
+
+    A run that resumes adds its answers and results to a checkpoint of the run before; without
+    this nobody could tell afterwards whose they were. A run's second attempt keeps the first hold.
+    """
+    async with _transaction(saver) as (execute, tables):
+        asked = _of(thread_id, run_id)
+        head = await _head(execute, thread_id)
+        if head is None or await _held(execute, tables, asked):
+            return
+        await execute(f"DELETE FROM {tables.writes} WHERE thread_id = :held", asked)
+        await execute(
+            f"INSERT INTO {tables.writes} (thread_id, checkpoint_ns, {tables.columns}) "
+            f"SELECT :held, :run || '|' || checkpoint_ns, {tables.columns} FROM {tables.writes} "
+            "WHERE thread_id = :thread AND checkpoint_id >= :head",
+            {**asked, "head": head},
+        )
+        await execute(
+            f"INSERT INTO {tables.writes} (thread_id, checkpoint_ns, {tables.columns}) "
+            f"VALUES (:held, :run, :head, '', '', 0, '{_HELD}', '', :nothing)",
+            {**asked, "head": head, "nothing": b""},
+        )
+
+
+async def put_back(saver: Any, thread_id: str, run_id: str) -> None:
+    """Undo what a run wrote before its first checkpoint, so that it can begin again."""
+    async with _transaction(saver) as (execute, tables):
+        await _put_back(execute, tables, _of(thread_id, run_id))
+
+
+async def delete_run(saver: Any, thread_id: str, run_id: str) -> None:
+    """Take a run back: its thread is as it was before."""
+    asked = _of(thread_id, run_id)
+    async with _transaction(saver) as (execute, tables):
+        if tables is _POSTGRES:
+            await execute(_FREED, asked)
+        else:
+            taken = f"DELETE FROM checkpoints WHERE thread_id = :thread AND {tables.run} = :run"
+            await execute(taken, asked)
+        await _put_back(execute, tables, asked)
+        await _delete_stray_writes(execute, tables, asked)
+
+
+async def prune(saver: Any, thread_ids: Iterable[str], *, keep_latest: bool = True) -> None:
+    """Forget the history of threads but their latest state, or everything."""
+    threads = [str(thread_id) for thread_id in thread_ids]
+    if not keep_latest:
+        for thread_id in threads:
+            await delete_thread(saver, thread_id)
+    elif _tables(saver) is _POSTGRES:
+        await saver.aprune(threads, strategy="keep_latest")
+    else:
+        for thread_id in threads:
+            await _prune_sqlite(saver, thread_id)
+
+
+async def _prune_sqlite(saver: Any, thread_id: str) -> None:
+    async with _transaction(saver) as (execute, tables):
+        await _refuse_deltas(execute, thread_id)
+        asked = {"thread": thread_id, "head": await _head(execute, thread_id)}
+        for statement in (_OLDER, _CALLS, _ALONE):
+            await execute(statement, asked)
+        await _delete_stray_writes(execute, tables, asked)
+
+
+_METADATA = "json_extract(CAST(metadata AS TEXT), '{}')"
+_OLDER = """
+DELETE FROM checkpoints WHERE thread_id = :thread AND checkpoint_id < (
+    SELECT max(checkpoint_id) FROM checkpoints AS latest
+    WHERE latest.thread_id = :thread AND latest.checkpoint_ns = checkpoints.checkpoint_ns
+)
+"""
+# A subgraph's call, which has the id of its task after a colon, goes with its root checkpoint.
+_CALLS = f"""
+DELETE FROM checkpoints WHERE thread_id = :thread AND instr(checkpoint_ns, ':') > 0
+AND {_METADATA.format('$.parents.""')} <> :head
+"""
+_ALONE = "UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE thread_id = :thread"
+
+
+async def _refuse_deltas(execute: Execute, thread_id: str) -> None:
+    """Refuse threads whose latest state is spread over their history."""
+    counters = _METADATA.format("$.counters_since_delta_snapshot")
+    found = await execute(
+        f"SELECT 1 FROM checkpoints WHERE thread_id = :thread AND {counters} IS NOT NULL LIMIT 1",
+        {"thread": thread_id},
+    )
+    if found:
+        raise NotImplementedError(
+            f"Thread {thread_id} cannot be pruned: its graph has a DeltaChannel, which reads its "
+            "value from older checkpoints. Delete the thread, or keep it"
+        )
+
+
+async def _delete_stray_writes(execute: Execute, tables: _Tables, asked: Mapping[str, Any]) -> None:
+    await execute(
+        f"DELETE FROM {tables.writes} WHERE thread_id = :thread AND NOT EXISTS ("
+        f"SELECT 1 FROM checkpoints AS c WHERE c.thread_id = {tables.writes}.thread_id "
+        f"AND c.checkpoint_ns = {tables.writes}.checkpoint_ns "
+        f"AND c.checkpoint_id = {tables.writes}.checkpoint_id)",
+        asked,
+    )
+
+
+async def _put_back(execute: Execute, tables: _Tables, asked: Mapping[str, Any]) -> None:
+    head = await _held(execute, tables, asked)
+    if head is None or head != await _head(execute, asked["thread"]):
+        return
+    known = {**asked, "head": head, "skip": len(asked["run"]) + 2}
+    await execute(
+        f"DELETE FROM {tables.writes} WHERE thread_id = :thread AND checkpoint_id >= :head", known
+    )
+    await execute(
+        f"INSERT INTO {tables.writes} (thread_id, checkpoint_ns, {tables.columns}) "
+        f"SELECT :thread, substr(checkpoint_ns, :skip), {tables.columns} FROM {tables.writes} "
+        f"WHERE thread_id = :held AND channel <> '{_HELD}'",
+        known,
+    )
+
+
+async def _held(execute: Execute, tables: _Tables, asked: Mapping[str, Any]) -> str | None:
+    found = await execute(
+        f"SELECT checkpoint_id FROM {tables.writes} WHERE thread_id = :held "
+        f"AND checkpoint_ns = :run AND channel = '{_HELD}'",
+        asked,
+    )
+    return found[0][0] if found else None
+
+
+async def _head(execute: Execute, thread_id: str) -> str | None:
+    found = await execute(
+        "SELECT checkpoint_id FROM checkpoints WHERE thread_id = :thread AND checkpoint_ns = '' "
+        "ORDER BY checkpoint_id DESC LIMIT 1",
+        {"thread": thread_id},
+    )
+    return found[0][0] if found else None
+
+
+def _of(thread_id: str, run_id: str = "") -> dict[str, str]:
+    return {"thread": thread_id, "held": f"before:{thread_id}", "run": run_id}
+
+
+def _tables(saver: Any) -> _Tables:
+    from langgraph.checkpoint.postgres.base import BasePostgresSaver
+
+    return _POSTGRES if isinstance(saver, BasePostgresSaver) else _SQLITE
+
+
+@asynccontextmanager
+async def _transaction(saver: Any) -> AsyncIterator[tuple[Execute, _Tables]]:
+    tables = _tables(saver)
+    opened = _in_postgres(saver) if tables is _POSTGRES else _in_sqlite(saver)
+    async with opened as execute:
+        yield execute, tables
+
+
+@asynccontextmanager
+async def _in_sqlite(saver: Any) -> AsyncIterator[Execute]:
+    async with saver.lock, saver.conn.cursor() as cursor:
+
+        async def execute(sql: str, parameters: Mapping[str, Any]) -> Rows:
+            await cursor.execute(sql, parameters)
+            return [*await cursor.fetchall()]
+
+        try:
+            yield execute
+        except BaseException:
+            await saver.conn.rollback()
+            raise
+        await saver.conn.commit()
+
+
+@asynccontextmanager
+async def _in_postgres(saver: Any) -> AsyncIterator[Execute]:
+    from psycopg.rows import tuple_row
+
+    async with saver.conn.connection() as connection, connection.transaction():
+        cursor = connection.cursor(row_factory=tuple_row)
+
+        async def execute(sql: str, parameters: Mapping[str, Any]) -> Rows:
+            await cursor.execute(_PARAMETER.sub(r"%(\1)s", sql), parameters, prepare=False)
+            return await cursor.fetchall() if cursor.description else []
+
+        yield execute

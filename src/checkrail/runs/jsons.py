@@ -1,0 +1,164 @@
+"""JSON as it is on the wire and in the database: written by orjson, whatever a graph hands over."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime as dt
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, ValuesView
+from collections.abc import Set as AbstractSet
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+import orjson
+
+loads = orjson.loads
+Fragment = orjson.Fragment
+"""JSON that is written already, and is taken as it is into what is written around it."""
+
+_QUICK = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_SERIALIZE_NUMPY
+_KEYED = _QUICK | orjson.OPT_NON_STR_KEYS
+_DEEPEST = 100
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+_SCALARS = (str, int, float, bool, type(None))
+
+
+def dumps(value: Any) -> bytes:
+    """Write a value as JSON; what JSON has no word for is written as text."""
+    try:
+        return orjson.dumps(value, _odd, _QUICK)
+    except TypeError:
+        return _dumps_odd(value)
+
+
+def jsonable(value: Any) -> Any:
+    """Give a value as JSON has it, and as it is now: nothing in it is shared."""
+    if type(value) is str or value is None or type(value) is bool:
+        return value if type(value) is not str else _text(value)
+    return loads(dumps(value))
+
+
+def _dumps_odd(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, _odd, _KEYED)
+    except TypeError:
+        return orjson.dumps(_plain(value, ()))
+
+
+def _odd(value: Any) -> Any:
+    """Give what stands for a value that orjson does not know."""
+    kind = type(value)
+    convert = _KNOWN.get(kind)
+    if convert is None:
+        convert = _KNOWN[kind] = _conversion(kind)
+        if len(_KNOWN) > 10_000:  # classes that are made anew in each run must not pile up
+            _KNOWN.clear()
+    try:
+        return convert(value)
+    except Exception:  # noqa: BLE001 - a value that cannot be read must not end the run
+        return _named(value)
+
+
+def _conversion(kind: type) -> Callable[[Any], Any]:
+    for base, convert in _CONVERSIONS:
+        if issubclass(kind, base):
+            return convert
+    if dataclasses.is_dataclass(kind):
+        return _fields
+    return next((convert for name, convert in _METHODS if callable(getattr(kind, name, None))), str)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Give a dataclass's fields; an interrupt says only what it has, as its clients expect."""
+    given = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    if type(value).__name__ == "Interrupt" and given.get("response_schema") is None:
+        given.pop("response_schema", None)
+    return given
+
+
+def _error(value: BaseException) -> dict[str, str]:
+    return {"error": type(value).__name__, "message": str(value)}
+
+
+def _number(value: Decimal) -> int | float | str:
+    if not value.is_finite():
+        return str(value)
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _bytes(value: Any) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _named(value: Any) -> str:
+    return f"<{type(value).__module__}.{type(value).__qualname__}>"
+
+
+def _text(value: str) -> str:
+    """Give text that can be encoded: half of a surrogate pair cannot."""
+    return value if value.isascii() else value.encode(errors="replace").decode()
+
+
+_CONVERSIONS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Any]], ...] = (
+    (type, repr),
+    (BaseException, _error),
+    ((bytes, bytearray, memoryview), _bytes),
+    (dt.timedelta, dt.timedelta.total_seconds),
+    (Decimal, _number),
+    (Enum, lambda value: value.value),
+    (Mapping, dict),
+    ((AbstractSet, deque, range, ValuesView), list),
+)
+
+_METHODS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("model_dump", lambda value: value.model_dump(warnings=False)),
+    ("_asdict", lambda value: value._asdict()),
+)
+
+_KNOWN: dict[type, Callable[[Any], Any]] = {}
+
+
+def _plain(value: Any, above: tuple[int, ...]) -> Any:
+    """Rebuild a value in which something is beyond orjson: huge numbers, circles, odd text."""
+    if type(value) is str:
+        return _text(value)
+    if isinstance(value, _SCALARS):
+        return _scalar(value)
+    if isinstance(value, Fragment):
+        return loads(orjson.dumps(value))
+    if id(value) in above or len(above) > _DEEPEST:
+        return _named(value)
+    within = (*above, id(value))
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(item, within) for key, item in value.items()}
+    if isinstance(value, (list, tuple, AbstractSet)) and not hasattr(value, "_asdict"):
+        return [_plain(item, within) for item in value]
+    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+        return value.isoformat()
+    return _plain(_odd(value), within)
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text(str.__str__(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, int) and not _SMALLEST <= value <= _LARGEST:
+        return int.__repr__(value)
+    return value
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, Enum):
+        key = key.value
+    if isinstance(key, str):
+        return _text(str.__str__(key))
+    if key is None or isinstance(key, bool):
+        return {None: "null", True: "true", False: "false"}[key]
+    try:
+        return _text(str(key))
+    except Exception:  # noqa: BLE001 - see _odd
+        return _named(key)

@@ -1,0 +1,98 @@
+"""The lease: a thread that says that this process is alive, whatever its event loop does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from checkrail.store import runs, workers
+from checkrail.store.database import Database, Tx
+
+log = logging.getLogger("checkrail.runs")
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What a heartbeat learned."""
+
+    alive: bool  # False: the lease had run out, and others may have our runs
+    others: int
+    cancels: Sequence[tuple[str, str]]
+    held: frozenset[str] | None = None  # of our runs, those that are still ours; None: all
+
+
+class Lease:
+    """Keeps a worker's lease, and says how long it can be counted on."""
+
+    def __init__(
+        self,
+        database: Database,
+        worker_id: str,
+        seconds: float,
+        every: float,
+        told: Callable[[Beat], object],
+    ) -> None:
+        self._database = database
+        self._worker_id = worker_id
+        self._seconds = seconds
+        self._every = every
+        self._told = told
+        self._until = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="checkrail-beat", daemon=True)
+
+    @property
+    def sound(self) -> bool:
+        """Whether nobody else can have taken our runs yet.
+
+        On SQLite nobody else can: the data directory is locked.
+        """
+        return not self._database.postgres or time.monotonic() < self._until
+
+    def begin(self) -> None:
+        """Enter the worker, and beat from now on."""
+        database, name, pid = self._database, platform.node(), os.getpid()
+
+        def enter(tx: Tx) -> None:
+            if not database.postgres:
+                workers.remove_all(tx)
+            workers.add(tx, self._worker_id, (name, pid), database.now(), self._seconds)
+
+        began = time.monotonic()
+        database.write_soon(enter).result()
+        self._until = began + self._seconds
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop beating, and give up the lease."""
+        self._stop.set()
+        self._thread.join()
+        self._database.write_soon(lambda tx: workers.remove(tx, self._worker_id)).result()
+
+    def _work(self) -> None:
+        while not self._stop.wait(self._every):
+            try:
+                self._beat()
+            except Exception:
+                log.exception("a heartbeat failed; the next one is due in %s s", self._every)
+
+    def _beat(self) -> None:
+        began = time.monotonic()
+        beat = self._database.beat(self._renew)
+        if beat.alive:
+            self._until = began + self._seconds
+        self._told(beat)
+
+    def _renew(self, tx: Tx) -> Beat:
+        now = self._database.now()
+        alive = workers.beat(tx, self._worker_id, now, self._seconds)
+        if not alive and not workers.renew(tx, self._worker_id, now, self._seconds):
+            workers.add(tx, self._worker_id, (platform.node(), os.getpid()), now, self._seconds)
+        others = workers.others(tx, self._worker_id, now)
+        held = None if alive else frozenset(runs.held_ids(tx, self._worker_id))
+        return Beat(alive, others, runs.cancels_of(tx, self._worker_id), held)

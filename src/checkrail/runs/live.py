@@ -1,0 +1,138 @@
+"""A run that this process holds: its events as they happen, and how to stop it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from checkrail.engine.errors import CheckrailError
+from checkrail.runs import jsons
+from checkrail.store.events import RunEvent
+from checkrail.store.rows import Row
+
+Ending = Literal["interrupt", "rollback", "timeout", "handover", "lost"]
+"""Why a run is stopped: somebody cancelled it (two ways), it took too long, this process goes
+down and leaves it to others, or others have taken it already."""
+
+ATTEMPT_GAP = 10_000
+"""Numbers left out between attempts: more than a process can have sent without keeping it."""
+
+
+class EventLimitError(CheckrailError):
+    """A run tells more than it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one run may tell."""
+
+    events: int = 200_000
+    bytes: int = 256 * 1024 * 1024
+    event_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class Tap:
+    """Somebody who reads a run's events as they come.
+
+    One who is too slow to keep up is cut off (`lagging`), and goes on from what was kept.
+    """
+
+    wake: Callable[[], object]
+    waiting: deque[RunEvent] = field(default_factory=deque)
+    lagging: bool = False
+    most: int = 5000
+
+    def push(self, event: RunEvent) -> None:
+        """Take an event."""
+        if len(self.waiting) >= self.most:
+            self.lagging = True
+            self.waiting.clear()
+        if not self.lagging:
+            self.waiting.append(event)
+        self.wake()
+
+
+class LiveRun:
+    """One attempt at a run, held by this process."""
+
+    def __init__(
+        self,
+        row: Row,
+        limits: Limits,
+        dirty: Callable[[LiveRun], object],
+        sound: Callable[[], bool],
+    ) -> None:
+        self.row = row
+        self.run_id: str = row["run_id"]
+        self.thread_id: str = row["thread_id"]
+        self.attempt: int = row["attempt"]
+        first = self.attempt == 1 and not row["last_seq"]
+        self.seq: int = row["last_seq"] + (0 if first else ATTEMPT_GAP)
+        self.bytes = 0
+        self.told = 0
+        self.pending: list[RunEvent] = []  # not kept yet
+        self.taps: set[Tap] = set()
+        self.body: Any = None  # what works on it
+        self.mute = False  # what its body says no longer counts
+        self.ending: Ending | None = None
+        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[Row] = asyncio.get_running_loop().create_future()
+        self._limits = limits
+        self._dirty = dirty
+        self._sound = sound
+
+    def emit(self, event: str, ns: tuple[str, ...] = (), data: Any = None) -> None:
+        """Tell something: at once to who listens here, and soon to the table."""
+        if self.mute:
+            return
+        if not self._sound():
+            self.stop("lost")
+            return
+        raw = jsons.dumps(data)
+        self.bytes += len(raw)
+        self.told += 1
+        if self.told > self._limits.events or self.bytes > self._limits.bytes:
+            raise EventLimitError(
+                f"the run told more than {self._limits.events} events or {self._limits.bytes} "
+                "bytes. Stream less, or raise limits.events_per_run and limits.bytes_per_run"
+            )
+        self.seq += 1
+        made = RunEvent(self.seq, event, ns, data=None, raw=raw)
+        self.pending.append(made)
+        self._dirty(self)
+        for tap in self.taps:
+            tap.push(made)
+
+    def tell(self, events: list[RunEvent]) -> None:
+        """Tell those who listen here of events that are kept."""
+        for event in events:
+            for tap in self.taps:
+                tap.push(event)
+
+    def kept(self, seq: int) -> None:
+        """Forget the events up to a number: they are in the table."""
+        at = 0
+        for at, event in enumerate(self.pending):  # noqa: B007
+            if event.seq > seq:
+                break
+        else:
+            at = len(self.pending)
+        del self.pending[:at]
+
+    def tap(self, wake: Callable[[], object]) -> Tap:
+        """Listen to what is told from now on, and to what is not in the table yet."""
+        tap = Tap(wake)
+        tap.waiting.extend(self.pending)
+        self.taps.add(tap)
+        return tap
+
+    def stop(self, ending: Ending) -> None:
+        """Stop the work on it; the first reason stands, but for a lease that is lost."""
+        if self.ending is None or ending == "lost":
+            self.ending = ending
+        if not self.stopped.done():
+            self.stopped.set_result(None)

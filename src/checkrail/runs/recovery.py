@@ -1,0 +1,95 @@
+"""Recovery: what becomes of a run whose worker is gone, by its agent's policy."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from checkrail.engine.records import uuid7
+from checkrail.runs import outcome as outcomes
+from checkrail.runs.ending import end_unheld, lock_thread
+from checkrail.runs.outcome import Outcome
+from checkrail.runs.parts import Parts
+from checkrail.store import deliveries, events, records, runs, workers
+from checkrail.store.database import Tx
+from checkrail.store.rows import Row
+
+log = logging.getLogger("checkrail.runs")
+
+_FORGOTTEN = 600.0  # seconds after which a dead worker is no longer listed
+
+
+def recover(tx: Tx, parts: Parts) -> None:
+    """Take care of everything that dead workers left."""
+    now = parts.database.now()
+    for row in runs.orphans(tx, now):
+        log.warning("run %s lost its worker in its attempt %s", row["run_id"], row["attempt"])
+        give_up(tx, parts, row, lost=True)
+    if deliveries.release_orphans(tx, now):
+        tx.tell("work", "")
+    workers.bury(tx, now, _FORGOTTEN)
+
+
+def give_up(tx: Tx, parts: Parts, row: Row, *, lost: bool) -> None:
+    """Take a run from its worker, if it has it: to be resumed, or to end.
+
+    A run that was handed back has not `lost` a lease.
+    """
+    lock_thread(tx, row)
+    fence = {"worker_id": row["worker_id"], "attempt": row["attempt"]}
+    row = row | {"last_seq": events.last_seq(tx, row["run_id"]), "lost": row["lost"] + lost}
+    _close_records(tx, row)
+    if (ended := _ends(parts, row)) is not None:
+        end_unheld(tx, parts, row, ended, **fence)
+        return
+    changed = runs.change_if(
+        tx,
+        row["run_id"],
+        fence,
+        worker_id=None,
+        status="pending",
+        phase="starting" if row["phase"] == "starting" else "ready",
+        lost=row["lost"],
+        last_seq=row["last_seq"],
+        updated_at=time.time(),
+    )
+    if changed:
+        tx.tell("work", "")
+
+
+def _ends(parts: Parts, row: Row) -> Outcome | None:
+    """Say how a run ends that cannot go on; None: it can."""
+    if row["cancel"] == "rollback":
+        return None  # whoever takes it next has to remove what it left
+    if row["cancel"] is not None:
+        return outcomes.cancelled()
+    if row["lost"] >= parts.settings.most_lost:
+        times = f"lost its worker {row['lost']} times"
+        return outcomes.failed(f"the run {times} and is not tried again", "WorkerLost")
+    if row["phase"] != "starting" and parts.settings.agent(row["agent_name"]).on_crash == "fail":
+        why = "its worker went away while it ran, and its agent says on_crash: fail"
+        return outcomes.failed(f"the run was cut off: {why}", "WorkerLost")
+    return None
+
+
+def _close_records(tx: Tx, row: Row) -> None:
+    """End the hook calls that were cut off."""
+    now = time.time()
+    records.add(tx, [_lost(start, now) for start in records.unfinished(tx, row["run_id"])])
+
+
+def _lost(start: Row, now: float) -> dict[str, Any]:
+    told = {
+        **start["record"],
+        "event_type": "hook_failed",
+        "failure": "lost",
+        "error": "the process that ran this hook went away",
+        "time": now,
+    }
+    return {
+        **{key: value for key, value in start.items() if key != "seq"},
+        "event_type": "hook_failed",
+        "created_at": now,
+        "record": told | {"record_id": uuid7()},
+    }

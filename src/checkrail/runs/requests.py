@@ -1,0 +1,79 @@
+"""What is asked for when a run is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from checkrail.engine.values import User
+
+Strategy = Literal["reject", "interrupt", "rollback", "enqueue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks: the user, and whose things it may see (None: everybody's)."""
+
+    user: User
+    owner: str | None = None
+    filters: Mapping[str, Any] | None = None
+
+    @property
+    def keeps_as(self) -> str:
+        """Under whom new things are kept."""
+        return self.user.identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A run that somebody wants. Without a thread it has one of its own, for as long as it runs."""
+
+    assistant_id: str
+    thread_id: str | None = None
+    input: Any = None
+    command: Mapping[str, Any] | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    context: Any = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: Mapping[str, Any] | None = None
+    stream_mode: Sequence[str] = ("values",)
+    stream_subgraphs: bool = False
+    interrupt_before: Sequence[str] | str | None = None
+    interrupt_after: Sequence[str] | str | None = None
+    webhook: str | None = None
+    durability: str | None = None
+    feedback_keys: Sequence[str] | None = None
+    multitask_strategy: Strategy = "enqueue"
+    if_not_exists: Literal["create", "reject"] = "reject"
+    keep_thread: bool = False
+    after_seconds: float = 0.0
+    timeout_seconds: float | None = None
+    origin: str = "api"
+    run_id: str | None = None
+
+    def kwargs(self) -> dict[str, Any]:
+        """Give what execution needs, as it is kept with the run."""
+        given = {
+            "config": self.config,
+            "context": self.context,
+            "command": self.command,
+            "checkpoint": self.checkpoint,
+            "stream_mode": [*self.stream_mode],
+            "stream_subgraphs": self.stream_subgraphs,
+            "interrupt_before": self.interrupt_before,
+            "interrupt_after": self.interrupt_after,
+            "webhook": self.webhook,
+            "durability": self.durability,
+            "feedback_keys": self.feedback_keys,
+        }
+        return {key: value for key, value in given.items() if value not in (None, {}, False)}
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """A key with which a request may be repeated: the same body gives the same run."""
+
+    key: str
+    route: str
+    digest: str

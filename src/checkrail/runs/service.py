@@ -1,0 +1,125 @@
+"""The run service: everything between a route and a graph, opened and closed together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from checkrail.engine.records import uuid7
+from checkrail.engine.registry import HookRegistry
+from checkrail.runs.admission import Admission
+from checkrail.runs.cancelling import Canceller
+from checkrail.runs.clock import Clock
+from checkrail.runs.delivering import Deliverer
+from checkrail.runs.eventlog import EventLog
+from checkrail.runs.following import Follower
+from checkrail.runs.hub import Hub, Key
+from checkrail.runs.notices import Notices
+from checkrail.runs.parts import Parts, RunSettings
+from checkrail.runs.sink import RecordSink
+from checkrail.runs.worker import Worker
+from checkrail.store.database import Database
+
+if TYPE_CHECKING:
+    from checkrail.actions.outbound import Outbound
+    from checkrail.runs.graphs.loading import Graphs
+
+log = logging.getLogger("checkrail.runs")
+
+
+class Runs:
+    """Admits, carries out, cancels and follows runs."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.deliverer = Deliverer(parts)
+        self.worker = Worker(parts, self.deliverer)
+        self.canceller = Canceller(parts)
+        self.admission = Admission(parts, self.worker, self.canceller)
+        self.follower = Follower(parts)
+        self.clock = Clock(parts, self.admission)
+        self.admit = self.admission.admit
+        self.cancel = self.canceller.cancel
+        self.follow = self.follower.follow
+        self.ended = self.follower.ended
+
+    def hear(self, keys: Sequence[Key]) -> None:
+        """Take word of what has changed, from here or from another process."""
+        self.parts.hub.tell(keys)
+        for topic, key in keys:
+            if topic == "cancel":
+                run_id, _, action = key.partition(":")
+                self.worker.cancel(run_id, action)
+
+
+@contextlib.asynccontextmanager
+async def open_runs(
+    url: str,
+    *,
+    registry: HookRegistry,
+    graphs: Graphs,
+    checkpointer: Any,
+    settings: RunSettings,
+    outbound: Outbound,
+) -> AsyncIterator[Runs]:
+    """Open the run service on a database, and serve until closed."""
+    hub = Hub()
+    service: Runs | None = None
+    notices: Notices | None = None
+
+    def told(keys: list[Key]) -> None:
+        if service is not None and not hub.loop.is_closed():
+            hub.loop.call_soon_threadsafe(service.hear, keys)
+            if notices is not None and not service.parts.alone:
+                notices.tell(keys)
+
+    database = Database(url, told)
+    worker_id = uuid7()
+    event_log = EventLog(database, worker_id)
+    registry.sinks = (*registry.sinks, RecordSink(hub, event_log))
+    parts = Parts(
+        database=database,
+        hub=hub,
+        registry=registry,
+        graphs=graphs,
+        checkpointer=checkpointer,
+        settings=settings,
+        worker_id=worker_id,
+        log=event_log,
+        outbound=outbound,
+    )
+    service = Runs(parts)
+    if database.postgres:
+        notices = Notices(
+            database.engine, lambda keys: hub.loop.call_soon_threadsafe(service.hear, keys)
+        )
+    await asyncio.to_thread(service.worker.begin)
+    loops = [
+        asyncio.get_running_loop().create_task(each.serve())
+        for each in (service.worker, service.deliverer, service.clock)
+    ]
+    try:
+        yield service
+    finally:
+        await _close(service, loops, notices, database)
+
+
+async def _close(
+    service: Runs,
+    loops: list[asyncio.Task[None]],
+    notices: Notices | None,
+    database: Database,
+) -> None:
+    """Let go of everything: runs end or are handed back, debts are paid or left to others."""
+    for loop in loops:
+        loop.cancel()
+    await asyncio.gather(*loops, return_exceptions=True)
+    await service.worker.close()
+    await service.deliverer.close()
+    await service.parts.log.flush()
+    if notices is not None:
+        await asyncio.to_thread(notices.close)
+    await asyncio.to_thread(database.close)

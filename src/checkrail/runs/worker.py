@@ -1,0 +1,149 @@
+"""The worker: takes runs that are ready, as many as it can carry, and gives back what it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+
+from checkrail.runs.delivering import Deliverer
+from checkrail.runs.execution import Executor
+from checkrail.runs.hub import WORK, Bell
+from checkrail.runs.lease import Beat, Lease
+from checkrail.runs.live import LiveRun
+from checkrail.runs.parts import Parts
+from checkrail.runs.recovery import give_up
+from checkrail.store import runs
+from checkrail.store.rows import Row
+
+log = logging.getLogger("checkrail.runs")
+
+_LOOK_EVERY = 5.0  # seconds: behind the bell, in case a word was lost
+
+
+class Worker:
+    """Carries out the runs of this process."""
+
+    def __init__(self, parts: Parts, deliverer: Deliverer) -> None:
+        settings = parts.settings
+        self._parts = parts
+        self._executor = Executor(parts)
+        self._deliverer = deliverer
+        self._bell = Bell(parts.hub, WORK)
+        self._backlog = False
+        self._closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lease = Lease(
+            parts.database, parts.worker_id, settings.lease, settings.beat, self._beaten
+        )
+
+    @property
+    def room(self) -> int:
+        """How many more runs it can take."""
+        return 0 if self._closing else self._parts.settings.capacity - len(self._parts.live)
+
+    def begin(self) -> None:
+        """Enter this process among the workers."""
+        self._lease.begin()
+
+    async def serve(self) -> None:
+        """Take runs as they become ready, until cancelled."""
+        while True:
+            room = self.room
+            taken = await self._claim(room) if room > 0 else []
+            self._backlog = len(taken) == room
+            for row in taken:
+                self.take(row)
+            if not taken or len(taken) < room:
+                await self._bell.wait(_LOOK_EVERY)
+
+    async def _claim(self, room: int) -> list[Row]:
+        parts = self._parts
+        straight = not parts.registry.has("on_run_start")
+        try:
+            return await parts.database.write(
+                lambda tx: runs.claim(tx, parts.worker_id, room, time.time(), straight=straight)
+            )
+        except Exception:
+            log.exception("no runs could be claimed; it is tried again")
+            await asyncio.sleep(1)
+            return []
+
+    def take(self, row: Row) -> LiveRun:
+        """Begin with a run that is ours."""
+        parts = self._parts
+        live = LiveRun(row, parts.settings.limits, parts.log.dirty, self._is_sound)
+        parts.live[live.run_id] = live
+        if row["cancel"] is not None:
+            live.stop("rollback" if row["cancel"] == "rollback" else "interrupt")
+        parts.hub.tell([("run", live.run_id), ("thread", live.thread_id)])
+        task = asyncio.get_running_loop().create_task(self._carry(live))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return live
+
+    def cancel(self, run_id: str, action: str) -> None:
+        """Stop a run if it is here."""
+        if (live := self._parts.live.get(run_id)) is not None:
+            live.stop("rollback" if action == "rollback" else "interrupt")
+
+    async def close(self) -> None:
+        """Take no more runs, let those that are here end for a while, and hand back the rest."""
+        self._closing = True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._parts.settings.stop_grace)
+        for live in tuple(self._parts.live.values()):
+            live.stop("handover")
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._bell.close()
+        await asyncio.to_thread(self._lease.end)
+
+    def _is_sound(self) -> bool:
+        return self._lease.sound
+
+    async def _carry(self, live: LiveRun) -> None:
+        debts = None
+        try:
+            debts = await self._executor.carry_out(live)
+            if debts is None:
+                await self._give_up(live)
+        except Exception:
+            log.exception("run %s could not be carried out", live.run_id)
+            await self._give_up(live)
+        finally:
+            del self._parts.live[live.run_id]
+            if self._backlog:
+                self._bell.ring()
+            if not live.ended.done():
+                live.ended.cancel()
+            self._parts.hub.tell([("run", live.run_id), ("thread", live.thread_id)])
+        if debts:
+            self._deliverer.take(debts)
+        if live.row["temporary"]:
+            await self._forget_thread(live.thread_id)
+
+    async def _give_up(self, live: LiveRun) -> None:
+        """Hand back a run that is still ours, and was not ended."""
+        lost = live.ending != "handover"
+        row = live.row | {"worker_id": self._parts.worker_id}
+        await self._parts.log.flush()
+        await self._parts.database.write(lambda tx: give_up(tx, self._parts, row, lost=lost))
+
+    async def _forget_thread(self, thread_id: str) -> None:
+        with contextlib.suppress(Exception):  # no more than rows that nobody will look at
+            await self._parts.checkpointer.adelete_thread(thread_id)
+
+    def _beaten(self, beat: Beat) -> None:
+        if not self._parts.hub.loop.is_closed():
+            self._parts.hub.loop.call_soon_threadsafe(self._heard, beat)
+
+    def _heard(self, beat: Beat) -> None:
+        self._parts.alone = beat.others == 0
+        for run_id, action in beat.cancels:
+            self.cancel(run_id, action)
+        if beat.held is not None:
+            for live in tuple(self._parts.live.values()):
+                if live.run_id not in beat.held:
+                    live.stop("lost")

@@ -1,0 +1,85 @@
+"""Which other sites' pages may call the server, as `http.cors` says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from checkrail.server.auth.errors import AuthConfigError
+
+READ_BY_CLIENTS = ("content-location", "location", "x-pagination-next", "x-pagination-total")
+"""Response headers that the LangGraph client reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cors:
+    """The settings, with the names that `langgraph.json` has for them."""
+
+    allow_origins: tuple[str, ...] = ()
+    allow_methods: tuple[str, ...] = ("*",)
+    allow_headers: tuple[str, ...] = ("*",)
+    allow_credentials: bool = False
+    allow_origin_regex: str | None = None
+    expose_headers: tuple[str, ...] = READ_BY_CLIENTS
+    max_age: int = 600
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self:
+        """Read the settings from a config file."""
+        known = {field.name: field.default for field in fields(cls)}
+        given = {name: _read(name, value, known) for name, value in config.items()}
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+    def wrap(self, app: ASGIApp) -> ASGIApp:
+        """Put it around the app, outside of the guard: a preflight carries no credentials."""
+        return CORSMiddleware(app, **{each.name: getattr(self, each.name) for each in fields(self)})
+
+    def names(self, origin: str) -> bool:
+        """Say whether an origin was named; `*` names nobody."""
+        regex = self.allow_origin_regex
+        return origin in self.allow_origins or bool(regex and re.fullmatch(regex, origin))
+
+    def allows(self, origin: str) -> bool:
+        """Say whether pages of an origin may call."""
+        return "*" in self.allow_origins or self.names(origin)
+
+
+def _read(name: str, value: Any, known: Mapping[str, Any]) -> Any:
+    if name not in known:
+        raise AuthConfigError(f"http.cors has no setting {name!r}", f"It has {', '.join(known)}")
+    if value is None:
+        return None
+    if isinstance(known[name], tuple):
+        return _texts(name, value)
+    if known[name] is None:
+        return _regex(name, value)
+    if type(value) is not type(known[name]):
+        raise _wrong(name, f"of type {type(known[name]).__name__}")
+    return value
+
+
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, (list, tuple)):
+        raise _wrong(name, "a list of texts")
+    if not all(isinstance(item, str) for item in value):
+        raise _wrong(name, "a list of texts")
+    return tuple(value)
+
+
+def _regex(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _wrong(name, "a regular expression")
+    try:
+        re.compile(value)
+    except re.error as problem:
+        raise _wrong(name, f"a regular expression: {problem}") from None
+    return value
+
+
+def _wrong(name: str, expected: str) -> AuthConfigError:
+    return AuthConfigError(f"http.cors.{name} is not {expected}", "Correct it in the config file")

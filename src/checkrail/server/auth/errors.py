@@ -1,0 +1,65 @@
+"""How a request is refused, and what can be wrong with the auth that was configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from checkrail.engine.errors import CheckrailError
+
+
+class AuthError(CheckrailError):
+    """A request is refused; `body` is what the client gets."""
+
+    status = 500
+    error = "auth_failed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        error: str | None = None,
+        detail: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status or self.status
+        self.error = error or self.error
+        self.detail = detail
+        self.headers = dict(headers or {})
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Give the one shape that all errors of the server have."""
+        return {"error": self.error, "message": self.message, "detail": self.detail}
+
+
+class Unauthenticated(AuthError):
+    """Nobody knows who is calling."""
+
+    status = 401
+    error = "unauthenticated"
+
+    def __init__(self, message: str, **more: Any) -> None:
+        super().__init__(message, **{"headers": {"WWW-Authenticate": "Bearer"}, **more})
+
+
+class Forbidden(AuthError):
+    """The caller is known, and may not do this."""
+
+    status = 403
+    error = "forbidden"
+
+
+class AuthConfigError(CheckrailError, ValueError):
+    """The auth of the server was not configured in a way that can work."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(problem, remedy)
+
+    def __str__(self) -> str:
+        return f"{self.problem}. {self.remedy}"

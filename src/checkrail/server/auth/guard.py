@@ -1,0 +1,111 @@
+"""The door of the server: every request passes it before anything else sees it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from starlette._utils import get_route_path  # the router's own, so that both see one path
+from starlette.authentication import AuthCredentials
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from checkrail.server.auth.answers import answer
+from checkrail.server.auth.authenticator import Authenticator
+from checkrail.server.auth.caller import SCOPE_KEY, Caller, Needs
+from checkrail.server.auth.errors import AuthError, Forbidden
+from checkrail.server.auth.matching import SOCKET, Found, Rule, Rules
+from checkrail.server.auth.request import Rewind
+from checkrail.server.auth.table import TABLE
+from checkrail.server.auth.users import AuthUser
+
+Custom = Literal["none", "open", "guarded"]
+"""Routes of the user's own app: there are none, anybody may call them, callers only."""
+
+RULE_KEY = "checkrail.rule"
+BODY_LIMIT = 16 * 1024 * 1024
+
+
+class Guard:
+    """Authenticates each request and checks its role by the table, as plain ASGI.
+
+    Routes find the `Caller` in `request.state.caller` and `scope["checkrail.caller"]`, and the
+    rule in `scope["checkrail.rule"]`. Add it to the app as the outermost middleware but CORS.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator,
+        *,
+        rules: Rules = TABLE,
+        custom: Custom = "none",
+        body_limit: int = BODY_LIMIT,
+    ) -> None:
+        self.app = app
+        self.authenticator = authenticator
+        self.rules = rules
+        self.custom = custom
+        self.body_limit = body_limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through with its caller, or answer it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        try:
+            receive = await self._pass(scope, receive)
+        except AuthError as refusal:
+            await answer(refusal, scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    async def _pass(self, scope: Scope, receive: Receive) -> Receive:
+        self.authenticator.admit(scope)
+        method = scope["method"] if scope["type"] == "http" else SOCKET
+        found = self.rules.find(method, get_route_path(scope))
+        if self._open(found):
+            return receive
+        caller, receive = await self._authenticate({**scope, "path_params": found.params}, receive)
+        if found.ours or self.custom == "none":
+            scope[RULE_KEY] = _allowed(caller, found)
+        else:
+            _check(caller, "viewer")
+            _introduce(caller, scope)
+        scope[SCOPE_KEY] = caller
+        scope.setdefault("state", {})["caller"] = caller
+        return receive
+
+    def _open(self, found: Found) -> bool:
+        if found.rule is not None:
+            return found.rule.needs == "public"
+        return self.custom == "open" and not found.ours
+
+    async def _authenticate(self, scope: Scope, receive: Receive) -> tuple[Caller, Receive]:
+        if not self.authenticator.reads_body or scope["type"] != "http":
+            return await self.authenticator.authenticate(scope, receive), receive
+        rewind = Rewind(receive, self.body_limit)
+        return await self.authenticator.authenticate(scope, rewind.first), rewind.again
+
+
+def _allowed(caller: Caller, found: Found) -> Rule:
+    if found.rule is not None:
+        _check(caller, found.rule.needs)
+        return found.rule
+    if not found.methods:
+        raise AuthError("There is nothing at this path", status=404, error="not_found")
+    allow = ", ".join(found.methods)
+    raise AuthError(
+        f"This path takes {allow}", status=405, error="method_not_allowed", headers={"Allow": allow}
+    )
+
+
+def _check(caller: Caller, needs: Needs) -> None:
+    if not caller.may(needs):
+        raise Forbidden(
+            f"This needs the role {needs}, and you are {caller.role}", detail={"needs": needs}
+        )
+
+
+def _introduce(caller: Caller, scope: Scope) -> None:
+    """Show the caller to somebody else's app, the way that Starlette does."""
+    scope["user"] = AuthUser(caller.user)
+    scope["auth"] = AuthCredentials(["authenticated", *caller.permissions])

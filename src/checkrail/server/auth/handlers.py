@@ -1,0 +1,122 @@
+"""Calling what users wrote: whatever it does, the answer is a caller, a filter or a refusal."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import traceback
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+from langgraph_sdk import Auth
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from checkrail.server.auth.errors import AuthConfigError, AuthError
+from checkrail.server.auth.request import PARAMETERS
+
+log = logging.getLogger("checkrail.server.auth")
+
+Handler = Callable[..., Any]
+
+
+def authenticate_handler(auth: Auth) -> Handler:
+    """Give the handler that says who is calling."""
+    handler: Handler | None = auth._authenticate_handler  # noqa: SLF001 - kept stable for servers
+    if handler is None:
+        raise AuthConfigError(
+            "the Auth object has no authentication handler",
+            "Write one and decorate it with @auth.authenticate",
+        )
+    return handler
+
+
+def wanted_parameters(handler: Handler) -> frozenset[str]:
+    """Say which parameters a handler takes, and refuse those that nobody could fill."""
+    parameters = inspect.signature(handler).parameters.values()
+    named = [
+        each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    for each in named:
+        unknown = each.name not in PARAMETERS and each.default is each.empty
+        if unknown or each.kind is each.POSITIONAL_ONLY:
+            raise AuthConfigError(
+                f"the authentication handler {_name(handler)!r} has a parameter {each.name!r}, "
+                "and a request has nothing to give it",
+                f"Handlers are given, by name: {', '.join(sorted(PARAMETERS))}",
+            )
+    return PARAMETERS & {each.name for each in named}
+
+
+def authorization_handler(auth: Auth, resource: str, action: str) -> Handler | None:
+    """Find the most specific handler: for both, the resource, the action, everything."""
+    handlers = auth._handlers  # noqa: SLF001 - kept stable for servers
+    for key in ((resource, action), (resource, "*"), ("*", action)):
+        if found := handlers.get(key):
+            return found[-1]
+    everything = auth._global_handlers  # noqa: SLF001
+    return everything[-1] if everything else None
+
+
+async def call(handler: Handler, arguments: Mapping[str, Any]) -> Any:
+    """Call a handler; a plain function may block, so it gets a thread."""
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - an object with an async __call__
+    ):
+        return await handler(**arguments)
+    returned = await run_in_threadpool(handler, **arguments)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+@asynccontextmanager
+async def refusals(handler: Handler, refused: type[AuthError]) -> AsyncIterator[None]:
+    """Turn what a handler raises into an answer; an assertion that fails is its way to refuse."""
+    try:
+        yield
+    except AuthError:
+        raise
+    except AssertionError as said:
+        raise refused(str(said) or HTTPStatus(refused.status).phrase) from None
+    except (Auth.exceptions.HTTPException, HTTPException) as said:
+        raise _as_said(said) from None
+    except Exception as failure:  # noqa: BLE001 - a handler that fails lets nobody through
+        raise _failed(handler, failure) from None
+
+
+def _as_said(said: Auth.exceptions.HTTPException | HTTPException) -> AuthError:
+    text = isinstance(said.detail, str)
+    return AuthError(
+        said.detail if text else _phrase(said.status_code),
+        status=said.status_code,
+        error={401: "unauthenticated", 403: "forbidden", 404: "not_found"}.get(
+            said.status_code, "refused"
+        ),
+        detail=None if text else said.detail,
+        headers=said.headers,
+    )
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Refused"
+
+
+def _failed(handler: Handler, failure: Exception) -> AuthError:
+    """Tell the log where it happened; the text of the error may hold what was sent."""
+    where = traceback.extract_tb(failure.__traceback__)[-1]
+    log.error(
+        "auth handler %r raised %s in %s, line %s",
+        _name(handler),
+        type(failure).__name__,
+        where.filename,
+        where.lineno,
+    )
+    return AuthError(f"The server's auth handler {_name(handler)!r} failed; its log says where")
+
+
+def _name(handler: Handler) -> str:
+    return getattr(handler, "__name__", type(handler).__name__)

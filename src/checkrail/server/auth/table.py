@@ -1,0 +1,129 @@
+"""The one table of routes: what each asks of its caller.
+
+A route that is not in it does not exist for the guard, so that nothing is open by oversight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+from starlette.routing import Mount, WebSocketRoute
+
+from checkrail.server.auth.caller import Needs
+from checkrail.server.auth.matching import SOCKET, Rule, Rules
+
+_READING = frozenset({"read", "search", "get", "list_namespaces"})
+
+
+def _rules(resource: str, *lines: str) -> tuple[Rule, ...]:
+    """Read lines of method, path and action; a viewer may do what only reads."""
+    return tuple(_rule(resource, *line.split()) for line in lines)
+
+
+def _rule(resource: str, method: str, path: str, action: str) -> Rule:
+    needs: Needs = "viewer" if action in _READING else "member"
+    return Rule(method, path, needs, resource, action)
+
+
+SERVER = (
+    Rule("GET", "/ok", "public"),
+    Rule("GET", "/info", "public"),
+    Rule("GET", "/docs", "public"),
+    Rule("GET", "/openapi.json", "public"),
+    Rule("GET", "/metrics", "viewer"),
+)
+
+ASSISTANTS = _rules(
+    "assistants",
+    "POST   /assistants                                     create",
+    "POST   /assistants/search                              search",
+    "POST   /assistants/count                               search",
+    "GET    /assistants/{assistant_id}                      read",
+    "PATCH  /assistants/{assistant_id}                      update",
+    "DELETE /assistants/{assistant_id}                      delete",
+    "GET    /assistants/{assistant_id}/graph                read",
+    "GET    /assistants/{assistant_id}/schemas              read",
+    "GET    /assistants/{assistant_id}/subgraphs            read",
+    "GET    /assistants/{assistant_id}/subgraphs/{namespace} read",
+    "POST   /assistants/{assistant_id}/versions             read",
+    "POST   /assistants/{assistant_id}/latest               update",
+)
+
+THREADS = _rules(
+    "threads",
+    "POST   /threads                                        create",
+    "POST   /threads/search                                 search",
+    "POST   /threads/count                                  search",
+    "POST   /threads/prune                                  delete",
+    "GET    /threads/{thread_id}                            read",
+    "PATCH  /threads/{thread_id}                            update",
+    "DELETE /threads/{thread_id}                            delete",
+    "POST   /threads/{thread_id}/copy                       create",
+    "GET    /threads/{thread_id}/state                      read",
+    "POST   /threads/{thread_id}/state                      update",
+    "POST   /threads/{thread_id}/state/checkpoint           read",
+    "GET    /threads/{thread_id}/state/{checkpoint_id}      read",
+    "POST   /threads/{thread_id}/history                    read",
+    "GET    /threads/{thread_id}/stream                     read",
+    "POST   /threads/{thread_id}/commands                   create_run",
+    "POST   /threads/{thread_id}/stream/events              read",
+    f"{SOCKET} /threads/{{thread_id}}/stream/events         read",
+)
+
+RUNS = _rules(
+    "threads",
+    "GET    /threads/{thread_id}/runs                       search",
+    "POST   /threads/{thread_id}/runs                       create_run",
+    "POST   /threads/{thread_id}/runs/stream                create_run",
+    "POST   /threads/{thread_id}/runs/wait                  create_run",
+    "GET    /threads/{thread_id}/runs/{run_id}              read",
+    "DELETE /threads/{thread_id}/runs/{run_id}              delete",
+    "POST   /threads/{thread_id}/runs/{run_id}/cancel       update",
+    "GET    /threads/{thread_id}/runs/{run_id}/join         read",
+    "GET    /threads/{thread_id}/runs/{run_id}/stream       read",
+    "POST   /runs                                           create_run",
+    "POST   /runs/batch                                     create_run",
+    "POST   /runs/stream                                    create_run",
+    "POST   /runs/wait                                      create_run",
+    "POST   /runs/cancel                                    update",
+)
+
+CRONS = _rules(
+    "crons",
+    "POST   /threads/{thread_id}/runs/crons                 create",
+    "POST   /runs/crons                                     create",
+    "POST   /runs/crons/search                              search",
+    "POST   /runs/crons/count                               search",
+    "PATCH  /runs/crons/{cron_id}                           update",
+    "DELETE /runs/crons/{cron_id}                           delete",
+)
+
+STORE = _rules(
+    "store",
+    "PUT    /store/items                                    put",
+    "GET    /store/items                                    get",
+    "DELETE /store/items                                    delete",
+    "POST   /store/items/search                             search",
+    "POST   /store/namespaces                               list_namespaces",
+)
+
+TABLE = Rules((*SERVER, *ASSISTANTS, *THREADS, *RUNS, *CRONS, *STORE))
+
+
+def missing(app: FastAPI, rules: Rules = TABLE) -> list[str]:
+    """List the routes of an app that the table does not have."""
+    return [f"{method} {path}" for method, path in _routes(app) if not rules.has(method, path)]
+
+
+def _routes(app: FastAPI) -> Iterator[tuple[str, str]]:
+    for context in iter_route_contexts(app.routes):
+        path = context.path or ""
+        if isinstance(context.original_route, WebSocketRoute):
+            yield SOCKET, path
+        elif isinstance(context.original_route, Mount):
+            if path:  # at the root it is the user's own app, for which the guard has its own rule
+                yield "GET", f"{path}/{{path:path}}"
+        else:
+            yield from ((method, path) for method in sorted(context.methods or ()))

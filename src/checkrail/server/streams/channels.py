@@ -1,0 +1,132 @@
+"""Channels: which envelopes somebody wants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checkrail.server.streams.errors import ProtocolError
+
+CHANNELS = (
+    "values",
+    "updates",
+    "messages",
+    "tools",
+    "lifecycle",
+    "input",
+    "checkpoints",
+    "tasks",
+    "custom",
+)
+"""Every channel; `custom:NAME` is a part of `custom`."""
+
+MAX_NAMESPACES = 1000
+"""Namespaces that one subscription may list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A filter over a thread's envelopes. Without namespaces it takes those of every graph."""
+
+    channels: frozenset[str]
+    namespaces: tuple[tuple[str, ...], ...] = ()
+    depth: int | None = None
+    since: int | None = None
+
+    @classmethod
+    def of(cls, body: Any) -> Subscription:
+        """Read what a client sent; what does not fit is an `invalid_argument`."""
+        if not isinstance(body, Mapping):
+            raise ProtocolError("invalid_argument", "a subscription is an object with `channels`")
+        return cls(
+            channels=_channels(body.get("channels")),
+            namespaces=_namespaces(body.get("namespaces")),
+            depth=_count("depth", body.get("depth")),
+            since=_count("since", body.get("since")),
+        )
+
+    @property
+    def watches(self) -> bool:
+        """Whether this is a client's watcher, which learns from it how runs end."""
+        return self.since is None and "input" in self.channels
+
+    def wants(self, envelope: Mapping[str, Any]) -> bool:
+        """Whether an envelope is to be sent."""
+        if self.since is not None and envelope["seq"] <= self.since:
+            return False
+        channel = channel_of(envelope)
+        if channel not in self.channels and not (
+            "custom" in self.channels and channel.startswith("custom:")
+        ):
+            return False
+        return self.covers(envelope["params"]["namespace"])
+
+    def covers(self, namespace: Sequence[str]) -> bool:
+        """Whether a namespace is among the wanted ones, or not too deep below one of them."""
+        if not self.namespaces:
+            return True
+        return any(
+            _under(namespace, prefix)
+            and (self.depth is None or len(namespace) - len(prefix) <= self.depth)
+            for prefix in self.namespaces
+        )
+
+
+def channel_of(envelope: Mapping[str, Any]) -> str:
+    """Name the channel that an envelope belongs to."""
+    method: str = envelope["method"]
+    if method == "input.requested":
+        return "input"
+    if method == "custom":
+        name = envelope["params"]["data"].get("name")
+        return f"custom:{name}" if name else "custom"
+    return method
+
+
+def _under(namespace: Sequence[str], prefix: Sequence[str]) -> bool:
+    """A segment without a task also stands for every task of that name."""
+    return len(prefix) <= len(namespace) and all(
+        given == wanted or (":" not in wanted and given.partition(":")[0] == wanted)
+        for given, wanted in zip(namespace, prefix, strict=False)
+    )
+
+
+def _channels(given: Any) -> frozenset[str]:
+    if not isinstance(given, list) or not given:
+        message = f"`channels` is a list of at least one of {', '.join(CHANNELS)}, custom:NAME"
+        raise ProtocolError("invalid_argument", message)
+    for channel in given:
+        if not isinstance(channel, str) or not _is_channel(channel):
+            message = f"there is no channel {channel!r}; choose from {', '.join(CHANNELS)}"
+            raise ProtocolError("invalid_argument", f"{message}, custom:NAME")
+    return frozenset(given)
+
+
+def _is_channel(name: str) -> bool:
+    return name in CHANNELS or (name.startswith("custom:") and name != "custom:")
+
+
+def _namespaces(given: Any) -> tuple[tuple[str, ...], ...]:
+    if given is None:
+        return ()
+    if not isinstance(given, list) or not all(map(_is_namespace, given)):
+        message = '`namespaces` is a list of lists of text, as [["child"], []]'
+        raise ProtocolError("invalid_argument", message)
+    if len(given) > MAX_NAMESPACES:
+        message = f"{len(given)} namespaces in one subscription; at most {MAX_NAMESPACES}"
+        raise ProtocolError("invalid_argument", message)
+    return tuple(dict.fromkeys(map(tuple, given)))
+
+
+def _is_namespace(given: Any) -> bool:
+    return isinstance(given, list) and all(isinstance(segment, str) for segment in given)
+
+
+def _count(name: str, given: Any) -> int | None:
+    if given is None:
+        return None
+    if type(given) is not int or given < 0:
+        message = f"`{name}` is a whole number from 0 on, not {given!r}"
+        raise ProtocolError("invalid_argument", message)
+    return given

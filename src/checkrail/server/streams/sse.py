@@ -1,0 +1,109 @@
+"""Server-sent events: their frames, and a run's stored events as the LangGraph API names them.
+
+Every event carries the number of the stored event that it comes from, so that a client that was
+cut off names the last one it has. Where one stored event becomes several, only the last of them
+carries the number: what was cut in the middle is sent again as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from checkrail.server.streams.modes import stream_modes
+from checkrail.server.streams.partials import Partials
+from checkrail.server.streams.subgraphs import Subgraphs
+from checkrail.server.streams.tools import ToolNames
+from checkrail.store.events import RunEvent
+
+HEARTBEAT = b": heartbeat\n\n"
+"""Keeps a connection open; clients leave comments out."""
+
+CONTENT_TYPE = "text/event-stream"
+
+_BREAKS = str.maketrans("\r\n\0", "   ")  # a name with one of these would end its field
+_ALWAYS = frozenset({"metadata", "error"})
+_STATEFUL = frozenset({"messages", "tools", "lifecycle"})
+
+
+class SseEvent(NamedTuple):
+    """One server-sent event. `data` is anything that JSON can hold, or bytes that are JSON."""
+
+    id: str | None
+    name: str
+    data: Any
+
+
+def frame(id: str | None, name: str, data: Any) -> bytes:
+    """Encode one server-sent event."""
+    body = data if isinstance(data, bytes) else orjson.dumps(data)
+    number = b"" if id is None else b"id: " + id.encode() + b"\n"
+    title = name.translate(_BREAKS).encode()
+    return number + b"event: " + title + b"\ndata: " + body + b"\n\n"
+
+
+class SseView:
+    """Turn the stored events of one run, given in order, into the events of its stream.
+
+    `after` is the last number that the client has: events up to it are taken in and not sent.
+    A view that is `stateful` has to be given the run from its beginning all the same.
+    """
+
+    def __init__(
+        self, modes: Sequence[str] | None, *, subgraphs: bool = False, after: int = 0
+    ) -> None:
+        self.modes = frozenset(stream_modes(modes))
+        self.subgraphs = subgraphs
+        self.after = after
+        self.stateful = not self.modes.isdisjoint(_STATEFUL)
+        self._partials = Partials()
+        self._tools = ToolNames()
+        self._lives = Subgraphs()
+
+    def feed(self, event: RunEvent) -> list[SseEvent]:
+        """Take in one stored event, and give what a client gets for it."""
+        found = [*self._told(event)]
+        if not found or event.seq <= self.after:
+            return []
+        last = len(found) - 1
+        number = str(event.seq)
+        return [
+            SseEvent(number if at == last else None, name, data)
+            for at, (name, data) in enumerate(found)
+        ]
+
+    def _told(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
+        if "lifecycle" in self.modes:
+            yield from self._lifecycle(event)
+        if event.event == "end":
+            yield "end", None
+        elif event.event in _ALWAYS:
+            yield event.event, event.raw
+        elif self.subgraphs or not event.ns:
+            yield from self._streamed(event)
+
+    def _lifecycle(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
+        for ns, data in self._lives.feed(event):
+            yield "lifecycle", {**data, "namespace": list(ns)}
+
+    def _streamed(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
+        if event.event == "messages":
+            yield from self._messages(event)
+        elif event.event == "tools" and "tools" in self.modes:
+            yield _named("tools", event.ns), self._tools.older(event.data)
+        elif event.event in self.modes and event.event != "lifecycle":
+            yield _named(event.event, event.ns), event.raw
+
+    def _messages(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
+        if "messages-tuple" in self.modes:
+            yield _named("messages", event.ns), event.raw
+        if "messages" in self.modes:
+            message, metadata = event.data
+            for name, data in self._partials.feed(message, metadata):
+                yield _named(name, event.ns), data
+
+
+def _named(mode: str, ns: Sequence[str]) -> str:
+    return "|".join((mode, *ns))

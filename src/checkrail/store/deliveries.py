@@ -1,0 +1,87 @@
+"""Deliveries: what is owed to hooks and webhooks when a run has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy.sql.elements import ColumnElement
+
+from checkrail.store.database import Reads, Tx
+from checkrail.store.rows import Row, all_of
+from checkrail.store.tables import deliveries, workers
+
+
+def add(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Owe something; part of the transaction that ends a run."""
+    if rows:
+        tx.execute(insert(deliveries), [dict(row) for row in rows])
+
+
+def claim(tx: Tx, worker_id: str, now: float, most: int) -> list[Row]:
+    """Take deliveries that are due."""
+    query = (
+        select(deliveries)
+        .where(
+            deliveries.c.status == "owed",
+            deliveries.c.worker_id.is_(None),
+            deliveries.c.due_at <= now,
+        )
+        .order_by(deliveries.c.due_at)
+        .limit(most)
+        .with_for_update(skip_locked=True)
+    )
+    found = all_of(tx, query)
+    if found:
+        ids = [row["delivery_id"] for row in found]
+        taken = update(deliveries).where(deliveries.c.delivery_id.in_(ids))
+        tx.execute(taken.values(worker_id=worker_id))
+    return found
+
+
+def settle(tx: Tx, delivery_id: str, worker_id: str, /, **values: Any) -> bool:
+    """Say how a delivery went, as the one who holds it."""
+    query = update(deliveries).where(
+        deliveries.c.delivery_id == delivery_id,
+        deliveries.c.worker_id == worker_id,
+        deliveries.c.status == "owed",
+    )
+    return bool(tx.execute(query.values(worker_id=None, **values)).rowcount)
+
+
+def release_orphans(tx: Tx, now: ColumnElement[float]) -> int:
+    """Free the deliveries of workers that are gone."""
+    alive = select(workers.c.worker_id).where(workers.c.expires_at > now)
+    query = update(deliveries).where(
+        deliveries.c.worker_id.is_not(None), deliveries.c.worker_id.not_in(alive)
+    )
+    return tx.execute(query.values(worker_id=None)).rowcount
+
+
+def release(tx: Tx, worker_id: str) -> None:
+    """Free all that a worker holds."""
+    query = update(deliveries).where(deliveries.c.worker_id == worker_id)
+    tx.execute(query.values(worker_id=None))
+
+
+def next_due(reads: Reads) -> float | None:
+    """Tell when the next delivery is due."""
+    query = select(func.min(deliveries.c.due_at)).where(
+        deliveries.c.status == "owed", deliveries.c.worker_id.is_(None)
+    )
+    return reads.execute(query).scalar()
+
+
+def of_run(reads: Reads, run_id: str) -> list[Row]:
+    """Give what was owed for a run."""
+    query = select(deliveries).where(deliveries.c.run_id == run_id).order_by(deliveries.c.seq)
+    return all_of(reads, query)
+
+
+def forget(tx: Tx, run_ids: Sequence[str], *, ended_only: bool = True) -> None:
+    """Remove the deliveries of runs; what is still owed stays."""
+    query = delete(deliveries).where(deliveries.c.run_id.in_([*run_ids]))
+    if ended_only:
+        query = query.where(or_(deliveries.c.status == "done", deliveries.c.status == "dead"))
+    tx.execute(query)

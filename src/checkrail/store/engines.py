@@ -1,0 +1,78 @@
+"""Engines of SQLAlchemy for the two databases, set up as the store needs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from checkrail.engine.errors import CheckrailError
+
+_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=NORMAL",
+    "PRAGMA busy_timeout=10000",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA temp_store=MEMORY",
+)
+
+
+class DatabaseUrlError(CheckrailError):
+    """A database URL that cannot be used."""
+
+
+def sqlite_url(file: Path) -> str:
+    """Give the URL of a SQLite file."""
+    return f"sqlite:///{file}"
+
+
+def open_engine(url: str) -> Engine:
+    """Make the engine for a URL; the password in it is never shown."""
+    try:
+        made = make_url(url)
+    except ArgumentError:
+        raise DatabaseUrlError(
+            "the database URL cannot be read. "
+            "Write postgresql://user:password@host/name, or leave it out for SQLite"
+        ) from None
+    if made.get_backend_name() == "sqlite":
+        return _sqlite(str(made))
+    if made.get_backend_name() in ("postgresql", "postgres"):
+        return _postgres(made.set(drivername="postgresql+psycopg"))
+    raise DatabaseUrlError(
+        f"Checkrail keeps its data in SQLite or PostgreSQL, not in {made.get_backend_name()!r}. "
+        "Write postgresql://user:password@host/name, or leave it out for SQLite"
+    )
+
+
+def _sqlite(url: str) -> Engine:
+    engine = create_engine(url, connect_args={"check_same_thread": False}, **_json())
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_at_once)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # transactions begin where we say so
+    for pragma in _PRAGMAS:
+        connection.execute(pragma)
+
+
+def _begin_at_once(connection: Any) -> None:
+    """Begin as readers do; the writer is alone in its process and takes the lock as it writes."""
+    connection.exec_driver_sql("BEGIN")
+
+
+def _postgres(url: Any) -> Engine:
+    return create_engine(url, pool_size=8, max_overflow=4, pool_pre_ping=False, **_json())
+
+
+def _json() -> dict[str, Any]:
+    return {
+        "json_serializer": lambda value: orjson.dumps(value).decode(),
+        "json_deserializer": orjson.loads,
+    }

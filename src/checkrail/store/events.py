@@ -1,0 +1,120 @@
+"""Events of a run: numbered, kept in rows of many, and read again by whoever comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import bindparam, delete, func, insert, select
+
+from checkrail.store.database import Reads, Tx
+from checkrail.store.tables import events, runs
+
+
+class RunEvent:
+    """One line of a run's log. `raw` is its data as JSON; either form is made when first read."""
+
+    __slots__ = ("_data", "_raw", "event", "ns", "seq")
+
+    def __init__(
+        self,
+        seq: int,
+        event: str,
+        ns: tuple[str, ...] = (),
+        data: Any = None,
+        raw: bytes | None = None,
+    ) -> None:
+        self.seq = seq
+        self.event = event
+        self.ns = ns
+        self._data = data
+        self._raw = raw
+
+    @property
+    def data(self) -> Any:
+        """What the event tells."""
+        if self._data is None and self._raw is not None:
+            self._data = orjson.loads(self._raw)
+        return self._data
+
+    @property
+    def raw(self) -> bytes:
+        """The data as JSON."""
+        if self._raw is None:
+            self._raw = orjson.dumps(self._data)
+        return self._raw
+
+    def __repr__(self) -> str:
+        return f"RunEvent({self.seq}, {self.event!r}, {self.ns!r}, {self.data!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RunEvent):
+            return NotImplemented
+        mine = (self.seq, self.event, self.ns, self.data)
+        return mine == (other.seq, other.event, other.ns, other.data)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_INSERT = insert(events)
+_AFTER = (
+    select(events.c.first_seq, events.c.payload)
+    .where(events.c.run_id == bindparam("run"), events.c.last_seq > bindparam("after"))
+    .order_by(events.c.last_seq)
+    .limit(bindparam("rows"))
+)
+
+
+def row_of(run_id: str, thread_id: str, batch: Sequence[RunEvent]) -> dict[str, Any]:
+    """Pack events that follow each other into one row."""
+    return {
+        "run_id": run_id,
+        "thread_id": thread_id,
+        "first_seq": batch[0].seq,
+        "last_seq": batch[-1].seq,
+        "payload": b"[" + b",".join(map(_packed, batch)) + b"]",
+    }
+
+
+def _packed(event: RunEvent) -> bytes:
+    head = orjson.dumps([event.seq, event.event, event.ns])
+    return head[:-1] + b"," + event.raw + b"]"
+
+
+def add(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
+    """Keep rows of events."""
+    if rows:
+        tx.execute(_INSERT, rows)
+
+
+def after(reads: Reads, run_id: str, seq: int, rows: int = 200) -> list[RunEvent]:
+    """Read the next events of a run after a number; none means that there are no more yet."""
+    found = reads.execute(_AFTER, {"run": run_id, "after": seq, "rows": rows})
+    return [event for row in found for event in _unpacked(row.payload) if event.seq > seq]
+
+
+def _unpacked(payload: bytes) -> Iterator[RunEvent]:
+    for seq, event, ns, data in orjson.loads(payload):
+        yield RunEvent(seq, event, tuple(ns), data)
+
+
+def last_seq(reads: Reads, run_id: str) -> int:
+    """Give the number of the last event of a run that was kept."""
+    query = select(func.max(events.c.last_seq)).where(events.c.run_id == run_id)
+    return int(reads.execute(query).scalar() or 0)
+
+
+def forget(tx: Tx, run_ids: Iterable[str]) -> None:
+    """Remove the events of runs."""
+    tx.execute(delete(events).where(events.c.run_id.in_([*run_ids])))
+
+
+def forget_ended_before(tx: Tx, when: float, most: int) -> int:
+    """Remove the events of some runs that ended long ago, and say of how many."""
+    has_events = select(events.c.run_id).where(events.c.run_id == runs.c.run_id).exists()
+    query = select(runs.c.run_id).where(runs.c.ended_at < when, has_events).limit(most)
+    found = [row.run_id for row in tx.execute(query)]
+    if found:
+        forget(tx, found)
+    return len(found)

@@ -1,0 +1,256 @@
+"""Runs: kept, claimed under a lease, and ended once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.sql.elements import ColumnElement
+
+from checkrail.store.database import Reads, Tx
+from checkrail.store.rows import Filters, Row, all_of, holds, one_of
+from checkrail.store.tables import LIVE, SLOT, runs, workers
+
+_INSERT = insert(runs)
+_GET = select(runs).where(runs.c.run_id == bindparam("id"))
+_SLOT_HOLDER = select(runs).where(runs.c.thread_id == bindparam("thread"), runs.c.phase.in_(SLOT))
+_LIVE_OF_THREAD = (
+    select(runs)
+    .where(runs.c.thread_id == bindparam("thread"), runs.c.phase.in_(LIVE))
+    .order_by(runs.c.seq)
+)
+_NEXT_QUEUED = (
+    select(runs.c.run_id)
+    .where(runs.c.thread_id == bindparam("thread"), runs.c.phase == "queued")
+    .order_by(runs.c.seq)
+    .limit(1)
+)
+_CLAIMABLE = (
+    select(runs.c.seq)
+    .where(runs.c.worker_id.is_(None), runs.c.phase.in_(("starting", "ready")))
+    .order_by(runs.c.seq)
+    .limit(bindparam("most"))
+    .with_for_update(skip_locked=True)
+)
+_NEWEST_OF_THREAD = (
+    select(runs).where(runs.c.thread_id == bindparam("thread")).order_by(runs.c.seq.desc()).limit(1)
+)
+_OWNED = update(runs).where(
+    runs.c.run_id == bindparam("fence_run"),
+    runs.c.worker_id == bindparam("fence_worker"),
+    runs.c.attempt == bindparam("fence_attempt"),
+    runs.c.ended_at.is_(None),
+)
+
+
+def add(tx: Tx, row: Mapping[str, Any]) -> int:
+    """Keep a new run, and give the number that orders it."""
+    key: Any = tx.execute(_INSERT, dict(row)).inserted_primary_key
+    return int(key[0])
+
+
+def get(reads: Reads, run_id: str) -> Row | None:
+    """Find a run."""
+    return one_of(reads, _GET, {"id": run_id})
+
+
+def slot_holder(reads: Reads, thread_id: str) -> Row | None:
+    """Find the run that holds a thread."""
+    return one_of(reads, _SLOT_HOLDER, {"thread": thread_id})
+
+
+def live_of(reads: Reads, thread_id: str) -> list[Row]:
+    """Give the runs of a thread that have not ended, in order."""
+    return all_of(reads, _LIVE_OF_THREAD, {"thread": thread_id})
+
+
+def newest_of(reads: Reads, thread_id: str) -> Row | None:
+    """Find the run of a thread that was asked for last."""
+    return one_of(reads, _NEWEST_OF_THREAD, {"thread": thread_id})
+
+
+def search(
+    reads: Reads,
+    *,
+    thread_id: str | None = None,
+    owner: str | None = None,
+    status: str | None = None,
+    agent_name: str | None = None,
+    metadata: Filters | None = None,
+    run_ids: Collection[str] | None = None,
+    before: int | None = None,
+    live: bool = False,
+    limit: int = 10,
+    offset: int = 0,
+) -> list[Row]:
+    """Give runs, the newest first."""
+    query = select(runs).order_by(runs.c.seq.desc()).limit(limit).offset(offset)
+    same = {"thread_id": thread_id, "owner": owner, "status": status, "agent_name": agent_name}
+    for column, value in same.items():
+        if value is not None:
+            query = query.where(runs.c[column] == value)
+    if metadata:
+        query = query.where(holds(reads, runs.c.metadata, metadata))
+    if run_ids is not None:
+        query = query.where(runs.c.run_id.in_([*run_ids]))
+    if before is not None:
+        query = query.where(runs.c.seq < before)
+    if live:
+        query = query.where(runs.c.ended_at.is_(None))
+    return all_of(reads, query)
+
+
+def change(tx: Tx, run_id: str, /, **values: Any) -> bool:
+    """Change a run that has not ended."""
+    query = update(runs).where(runs.c.run_id == run_id, runs.c.ended_at.is_(None))
+    return bool(tx.execute(query.values(**values)).rowcount)
+
+
+def change_owned(tx: Tx, run_id: str, worker_id: str, attempt: int, /, **values: Any) -> bool:
+    """Change a run as its owner; False: somebody else has it, or it is over."""
+    fence = {"fence_run": run_id, "fence_worker": worker_id, "fence_attempt": attempt}
+    return bool(tx.execute(_OWNED.values(**values), fence).rowcount)
+
+
+def claim(tx: Tx, worker_id: str, most: int, now: float, *, straight: bool) -> list[Row]:
+    """Take runs that are ready for somebody, the oldest first.
+
+    With no start hooks to be asked they go `straight` into execution.
+    """
+    found = [row.seq for row in tx.execute(_CLAIMABLE, {"most": most})]
+    if not found:
+        return []
+    phase = "running" if straight else case((runs.c.phase == "ready", "running"), else_="starting")
+    taken = (
+        update(runs)
+        .where(runs.c.seq.in_(found), runs.c.worker_id.is_(None))
+        .values(
+            worker_id=worker_id,
+            attempt=runs.c.attempt + 1,
+            status="running",
+            phase=phase,
+            started_at=func.coalesce(runs.c.started_at, now),
+            updated_at=now,
+        )
+    )
+    tx.execute(taken)
+    query = select(runs).where(runs.c.seq.in_(found)).order_by(runs.c.seq)
+    return all_of(tx, query)
+
+
+def free_slot(tx: Tx, thread_id: str, now: float) -> str | None:
+    """Make the next run of a thread ready, now that the one before has ended."""
+    row = tx.execute(_NEXT_QUEUED, {"thread": thread_id}).first()
+    if row is None:
+        return None
+    query = update(runs).where(runs.c.run_id == row.run_id, runs.c.phase == "queued")
+    tx.execute(query.values(phase="starting", updated_at=now))
+    return str(row.run_id)
+
+
+def held_by(reads: Reads, worker_id: str) -> list[Row]:
+    """Give the runs that a worker holds."""
+    return all_of(reads, select(runs).where(runs.c.worker_id == worker_id))
+
+
+def held_ids(reads: Reads, worker_id: str) -> list[str]:
+    """Give the ids of the runs that a worker holds."""
+    query = select(runs.c.run_id).where(runs.c.worker_id == worker_id)
+    return [row.run_id for row in reads.execute(query)]
+
+
+def cancels_of(reads: Reads, worker_id: str) -> list[tuple[str, str]]:
+    """Give the runs of a worker that somebody wants cancelled, and how."""
+    query = select(runs.c.run_id, runs.c.cancel).where(
+        runs.c.worker_id == worker_id, runs.c.cancel.is_not(None)
+    )
+    return [(row.run_id, row.cancel) for row in reads.execute(query)]
+
+
+def orphans(reads: Reads, now: ColumnElement[float], most: int = 100) -> list[Row]:
+    """Give the runs whose worker has lost its lease, or is gone."""
+    alive = select(workers.c.worker_id).where(workers.c.expires_at > now)
+    query = (
+        select(runs)
+        .where(runs.c.worker_id.is_not(None), runs.c.worker_id.not_in(alive))
+        .order_by(runs.c.seq)
+        .limit(most)
+        .with_for_update(skip_locked=True)
+    )
+    return all_of(reads, query)
+
+
+def due(reads: Reads, now: float, most: int = 100) -> list[Row]:
+    """Give the scheduled runs whose time has come."""
+    query = (
+        select(runs)
+        .where(runs.c.phase == "scheduled", runs.c.due_at <= now)
+        .order_by(runs.c.due_at)
+        .limit(most)
+        .with_for_update(skip_locked=True)
+    )
+    return all_of(reads, query)
+
+
+def next_due(reads: Reads) -> float | None:
+    """Tell when the next scheduled run is due."""
+    query = select(func.min(runs.c.due_at)).where(runs.c.phase == "scheduled")
+    return reads.execute(query).scalar()
+
+
+def count_queued(reads: Reads, thread_id: str) -> int:
+    """Count the runs that wait for a thread."""
+    query = select(func.count()).where(runs.c.thread_id == thread_id, runs.c.phase == "queued")
+    return int(reads.execute(query).scalar_one())
+
+
+def ended_before(reads: Reads, when: float, most: int) -> list[str]:
+    """Give runs that ended long ago."""
+    query = select(runs.c.run_id).where(runs.c.ended_at < when).limit(most)
+    return [row.run_id for row in reads.execute(query)]
+
+
+def remove(tx: Tx, run_ids: Sequence[str]) -> None:
+    """Remove runs."""
+    tx.execute(delete(runs).where(runs.c.run_id.in_([*run_ids])))
+
+
+def of_threads(reads: Reads, thread_ids: Sequence[str]) -> list[str]:
+    """Give the ids of all runs of some threads."""
+    query = select(runs.c.run_id).where(runs.c.thread_id.in_([*thread_ids]))
+    return [row.run_id for row in reads.execute(query)]
+
+
+def counts(reads: Reads) -> dict[str, int]:
+    """Count the runs that have not ended by their phase."""
+    query = (
+        select(runs.c.phase, func.count()).where(runs.c.ended_at.is_(None)).group_by(runs.c.phase)
+    )
+    return {row[0]: row[1] for row in reads.execute(query)}
+
+
+def held_among(reads: Reads, worker_id: str, run_ids: Sequence[str]) -> set[str]:
+    """Tell which of some runs a worker still holds."""
+    if not run_ids:
+        return set()
+    query = select(runs.c.run_id).where(
+        runs.c.run_id.in_([*run_ids]), runs.c.worker_id == worker_id
+    )
+    return {row.run_id for row in reads.execute(query)}
+
+
+def change_if(tx: Tx, run_id: str, fence: Mapping[str, Any], /, **values: Any) -> bool:
+    """Change a run that has not ended, if some of its columns are still as they were."""
+    query = update(runs).where(runs.c.run_id == run_id, runs.c.ended_at.is_(None))
+    for column, value in fence.items():
+        query = query.where(runs.c[column] == value)
+    return bool(tx.execute(query.values(**values)).rowcount)

@@ -1,0 +1,273 @@
+"""The tables, the same on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData()
+
+SLOT = ("starting", "ready", "running", "waiting")
+"""Phases in which a run holds its thread: at most one run of a thread is in one of them."""
+
+LIVE = (*SLOT, "queued", "scheduled")
+"""Phases of runs that have not ended."""
+
+
+class Packed(TypeDecorator[Any]):
+    """JSON that nobody searches: kept as text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Any) -> Any:  # noqa: ARG002
+        """Write a value; bytes are JSON already."""
+        if value is None:
+            return None
+        raw = value if isinstance(value, bytes) else orjson.dumps(value)
+        return raw.decode()
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:  # noqa: ARG002
+        """Read a value."""
+        return None if value is None else orjson.loads(value)
+
+
+Number = BigInteger().with_variant(Integer(), "sqlite")  # SQLite counts up only an INTEGER key
+Searched = JSON().with_variant(JSONB(), "postgresql")
+_SLOT_SQL = "phase IN ('starting', 'ready', 'running', 'waiting')"
+_CLAIMABLE_SQL = "worker_id IS NULL AND phase IN ('starting', 'ready')"
+
+
+def _partial(name: str, *columns: Any, where: str, unique: bool = False) -> Index:
+    """Make an index over some rows only."""
+    condition = text(where)
+    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
+
+assistants = Table(
+    "assistants",
+    metadata,
+    Column("assistant_id", String, primary_key=True),
+    Column("graph_id", String, nullable=False, index=True),
+    Column("owner", String),
+    Column("name", String, nullable=False),
+    Column("description", Text),
+    Column("config", Packed, nullable=False),
+    Column("context", Packed, nullable=False),
+    Column("metadata", Searched, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("created_at", Double, nullable=False, index=True),
+    Column("updated_at", Double, nullable=False),
+)
+
+assistant_versions = Table(
+    "assistant_versions",
+    metadata,
+    Column("assistant_id", String, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("graph_id", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("description", Text),
+    Column("config", Packed, nullable=False),
+    Column("context", Packed, nullable=False),
+    Column("metadata", Searched, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+threads = Table(
+    "threads",
+    metadata,
+    Column("thread_id", String, primary_key=True),
+    Column("owner", String),
+    Column("status", String, nullable=False),
+    Column("metadata", Searched, nullable=False),
+    Column("values", Packed),
+    Column("interrupts", Packed),
+    Column("error", Text),
+    Column("last_seq", Number, nullable=False),  # of the events of all its runs
+    Column("watched_run", String),  # the newest run whose end a watcher has seen
+    Column("temporary", Boolean, nullable=False),  # goes with its stateless run
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+    Column("state_updated_at", Double),
+    Column("ttl_minutes", Double),
+    Column("ttl_strategy", String),
+    Column("expires_at", Double),
+    Index("threads_by_owner", "owner", "created_at"),
+    Index("threads_by_creation", "created_at", "thread_id"),
+    Index("threads_by_update", "updated_at", "thread_id"),
+    Index("threads_by_status", "status", "updated_at"),
+    Index("threads_by_metadata", "metadata", postgresql_using="gin").ddl_if("postgresql"),
+    _partial("threads_expiring", "expires_at", where="expires_at IS NOT NULL"),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("seq", Number, primary_key=True, autoincrement=True),
+    Column("run_id", String, nullable=False, unique=True),
+    Column("thread_id", String, nullable=False),
+    Column("assistant_id", String, nullable=False),
+    Column("agent_name", String, nullable=False),
+    Column("owner", String),
+    Column("user", Packed),
+    Column("status", String, nullable=False),
+    Column("phase", String, nullable=False),
+    Column("blocked_by", Text),
+    Column("block_reason", Text),
+    Column("multitask_strategy", String, nullable=False),
+    Column("metadata", Searched, nullable=False),
+    Column("kwargs", Packed, nullable=False),
+    Column("input", Packed),  # as it was asked for
+    Column("parameters", Packed),  # as hooks left it, where they changed it
+    Column("output", Packed),
+    Column("error", Text),
+    Column("error_type", String),
+    Column("usage", Packed),
+    Column("attempt", Integer, nullable=False),
+    Column("lost", Integer, nullable=False),  # leases
+    Column("worker_id", String),
+    Column("cancel", String),  # interrupt or rollback
+    Column("cancel_reason", Text),
+    Column("due_at", Double),
+    Column("timeout_seconds", Double),
+    Column("base_seq", Number, nullable=False),
+    Column("last_seq", Number, nullable=False),
+    Column("temporary", Boolean, nullable=False),
+    Column("unwound", Boolean),
+    Column("origin", String, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+    Column("started_at", Double),
+    Column("ended_at", Double),
+    Index("runs_of_thread", "thread_id", "seq"),
+    Index("runs_of_owner", "owner", "seq"),
+    Index("runs_of_assistant", "assistant_id", "seq"),
+    _partial("runs_slot", "thread_id", where=_SLOT_SQL, unique=True),
+    _partial("runs_claimable", "seq", where=_CLAIMABLE_SQL),
+    _partial("runs_queued", "thread_id", "seq", where="phase = 'queued'"),
+    _partial("runs_scheduled", "due_at", where="phase = 'scheduled'"),
+    _partial("runs_held", "worker_id", where="worker_id IS NOT NULL"),
+    _partial("runs_live", "seq", where="ended_at IS NULL"),
+    _partial("runs_ended", "ended_at", where="ended_at IS NOT NULL"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("run_id", String, primary_key=True),
+    Column("last_seq", Number, primary_key=True),
+    Column("first_seq", Number, nullable=False),
+    Column("thread_id", String, nullable=False),
+    Column("payload", LargeBinary, nullable=False),  # several events as one JSON array
+)
+
+hook_records = Table(
+    "hook_records",
+    metadata,
+    Column("seq", Number, primary_key=True, autoincrement=True),
+    Column("record_id", String, nullable=False),
+    Column("event_type", String, nullable=False),
+    Column("run_id", String),
+    Column("thread_id", String),
+    Column("owner", String),
+    Column("point", String, nullable=False),
+    Column("hook", String, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("record", Packed, nullable=False),
+    Index("records_of_run", "run_id", "seq"),
+    Index("records_by_age", "created_at"),
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("seq", Number, primary_key=True, autoincrement=True),
+    Column("delivery_id", String, nullable=False, unique=True),
+    Column("run_id", String, nullable=False, index=True),
+    Column("kind", String, nullable=False),  # after_run, on_run_error, webhook
+    Column("payload", Packed, nullable=False),
+    Column("status", String, nullable=False),  # owed, done, dead
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", Double, nullable=False),
+    Column("worker_id", String),
+    Column("last_error", Text),
+    Column("created_at", Double, nullable=False),
+    Column("ended_at", Double),
+    _partial("deliveries_owed", "due_at", where="status = 'owed' AND worker_id IS NULL"),
+    _partial("deliveries_held", "worker_id", where="worker_id IS NOT NULL"),
+    _partial("deliveries_ended", "ended_at", where="ended_at IS NOT NULL"),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("worker_id", String, primary_key=True),
+    Column("host", String, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("started_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("owner", String, primary_key=True),
+    Column("route", String, primary_key=True),
+    Column("key", String, primary_key=True),
+    Column("digest", String, nullable=False),
+    Column("run_ids", Packed, nullable=False),
+    Column("created_at", Double, nullable=False, index=True),
+)
+
+crons = Table(
+    "crons",
+    metadata,
+    Column("cron_id", String, primary_key=True),
+    Column("assistant_id", String, nullable=False, index=True),
+    Column("thread_id", String, index=True),
+    Column("owner", String),
+    Column("user", Packed),
+    Column("schedule", String, nullable=False),
+    Column("timezone", String),
+    Column("enabled", Boolean, nullable=False),
+    Column("on_run_completed", String),
+    Column("payload", Packed, nullable=False),
+    Column("metadata", Searched, nullable=False),
+    Column("next_run_at", Double),
+    Column("end_at", Double),
+    Column("last_error", Text),
+    Column("created_at", Double, nullable=False, index=True),
+    Column("updated_at", Double, nullable=False),
+    _partial("crons_due", "next_run_at", where="enabled AND next_run_at IS NOT NULL"),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_id", String, primary_key=True),
+    Column("digest", String, nullable=False, unique=True),
+    Column("name", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("revoked_at", Double),
+)

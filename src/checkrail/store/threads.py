@@ -1,0 +1,105 @@
+"""Threads: conversations with their state, each of them held by at most one run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as insert_postgres
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+from checkrail.store.database import Reads, Tx
+from checkrail.store.rows import Filters, Page, Row, all_of, holds, one_of, paged
+from checkrail.store.tables import threads
+
+SORTS = ("thread_id", "status", "created_at", "updated_at", "state_updated_at")
+
+_INSERT = insert(threads)
+_GET = select(threads).where(threads.c.thread_id == bindparam("id"))
+_LOCK = _GET.with_for_update()
+_CHANGE = update(threads).where(threads.c.thread_id == bindparam("changed_thread"))
+
+
+def add(tx: Tx, row: Mapping[str, Any]) -> bool:
+    """Keep a new thread; False: there is one of that id already."""
+    make = insert_postgres if tx.dialect.name == "postgresql" else insert_sqlite
+    query = make(threads).on_conflict_do_nothing(index_elements=["thread_id"])
+    return bool(tx.execute(query, dict(row)).rowcount)
+
+
+def add_new(tx: Tx, row: Mapping[str, Any]) -> None:
+    """Keep a thread whose id was made just now."""
+    tx.execute(_INSERT, dict(row))
+
+
+def get(reads: Reads, thread_id: str) -> Row | None:
+    """Find a thread."""
+    return one_of(reads, _GET, {"id": thread_id})
+
+
+def lock(tx: Tx, thread_id: str) -> Row | None:
+    """Find a thread and keep others from admitting runs to it until the transaction ends."""
+    return one_of(tx, _LOCK, {"id": thread_id})
+
+
+def change(tx: Tx, thread_id: str, **values: Any) -> bool:
+    """Change a thread."""
+    return bool(tx.execute(_CHANGE.values(**values), {"changed_thread": thread_id}).rowcount)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which threads: all that is said has to hold.
+
+    `filters` are what the caller may see, in the words of metadata.
+    """
+
+    owner: str | None = None
+    status: str | None = None
+    ids: Collection[str] | None = None
+    metadata: Filters | None = None
+    values: Filters | None = None
+    filters: Filters | None = None
+
+
+def _matching(reads: Reads, query: Select[Any], wanted: Wanted) -> Select[Any]:
+    query = query.where(threads.c.temporary.is_(False))
+    if wanted.owner is not None:
+        query = query.where(threads.c.owner == wanted.owner)
+    if wanted.status is not None:
+        query = query.where(threads.c.status == wanted.status)
+    if wanted.ids is not None:
+        query = query.where(threads.c.thread_id.in_([*wanted.ids]))
+    for column, told in (
+        ("metadata", wanted.metadata),
+        ("values", wanted.values),
+        ("metadata", wanted.filters),
+    ):
+        if told:
+            query = query.where(holds(reads, threads.c[column], told))
+    return query
+
+
+def search(reads: Reads, wanted: Wanted, page: Page) -> list[Row]:
+    """Give a page of threads, sorted by one of `SORTS`."""
+    query = _matching(reads, select(threads), wanted)
+    return all_of(reads, paged(query, threads, page, "thread_id"))
+
+
+def count(reads: Reads, wanted: Wanted) -> int:
+    """Count threads."""
+    query = _matching(reads, select(func.count()).select_from(threads), wanted)
+    return int(reads.execute(query).scalar_one())
+
+
+def expired(reads: Reads, now: float, most: int = 100) -> list[Row]:
+    """Give threads whose time to live is over."""
+    query = select(threads).where(threads.c.expires_at <= now).limit(most)
+    return all_of(reads, query)
+
+
+def remove(tx: Tx, thread_ids: Sequence[str]) -> int:
+    """Remove threads."""
+    return tx.execute(delete(threads).where(threads.c.thread_id.in_([*thread_ids]))).rowcount

@@ -1,0 +1,205 @@
+import ast
+import importlib
+import inspect
+import re
+from itertools import combinations
+
+import pytest
+from fastapi import APIRouter, FastAPI, WebSocket
+from starlette.applications import Starlette
+
+from checkrail.server.auth import TABLE, missing
+from checkrail.server.auth.matching import SOCKET, Rule, Rules
+from checkrail.server.auth.table import ASSISTANTS, CRONS, RUNS, SERVER, STORE, THREADS
+
+EVERY = (*SERVER, *ASSISTANTS, *THREADS, *RUNS, *CRONS, *STORE)
+CALLS = ("get", "post", "put", "patch", "delete", "stream", "request_reconnect")
+
+
+def paths_in(node, assigned):
+    """Give the paths that an expression of the client can be, with x for what is filled in."""
+    if isinstance(node, ast.IfExp):
+        return paths_in(node.body, assigned) + paths_in(node.orelse, assigned)
+    if isinstance(node, ast.Name):
+        return paths_in(assigned[node.id], assigned)
+    if isinstance(node, ast.JoinedStr):
+        parts = [part.value if isinstance(part, ast.Constant) else "x" for part in node.values]
+        return ["".join(parts)]
+    return [node.value]
+
+
+def requests_of(module):
+    """Read from a client's source what it can send."""
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    nodes = [*ast.walk(tree)]
+    assigned = {
+        node.targets[0].id: node.value
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for node in nodes:
+        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if not called or node.func.attr not in CALLS or "http" not in ast.unparse(node.func.value):
+            continue
+        method = node.func.attr.upper()
+        if node.func.attr in ("stream", "request_reconnect"):
+            method = node.args[1].value
+        yield from ((method, path) for path in paths_in(node.args[0], assigned))
+
+
+@pytest.mark.parametrize("kind", ["_async", "_sync"])
+@pytest.mark.parametrize(
+    ("client", "resources"),
+    [
+        ("assistants", {"assistants"}),
+        ("threads", {"threads"}),
+        ("runs", {"threads"}),
+        ("cron", {"crons"}),
+        ("store", {"store"}),
+        ("stream", {"threads", "assistants"}),
+    ],
+)
+def test_everything_that_the_official_client_sends_is_in_the_table(kind, client, resources):
+    sent = {*requests_of(f"langgraph_sdk.{kind}.{client}")}
+    found = {each: TABLE.find(*each).rule for each in sent}
+    assert found
+    assert [each for each, rule in found.items() if rule is None] == []
+    assert {rule.resource for rule in found.values()} <= resources
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/threads/x/commands"),
+        ("POST", "/threads/x/stream/events"),
+        (SOCKET, "/threads/x/stream/events"),
+        ("GET", "/ok"),
+        ("GET", "/info"),
+        ("GET", "/metrics"),
+        ("GET", "/docs"),
+        ("GET", "/openapi.json"),
+    ],
+)
+def test_the_rest_of_the_surface_is_in_the_table(method, path):
+    assert TABLE.find(method, path).rule
+
+
+def test_what_changes_something_is_not_for_viewers():
+    for rule in EVERY:
+        reads = rule.action in (None, "read", "search", "get", "list_namespaces")
+        assert (rule.needs in ("public", "viewer")) is reads, rule
+
+
+def test_only_what_tells_nothing_about_anybody_is_public():
+    public = {rule.path for rule in EVERY if rule.needs == "public"}
+    assert public == {"/ok", "/info", "/docs", "/openapi.json"}
+
+
+def could_be_one(one, other):
+    pairs = zip(one.path.split("/"), other.path.split("/"), strict=True)
+    return all(a == b or "{" in a + b for a, b in pairs)
+
+
+def test_where_two_rules_fit_a_path_the_one_with_more_text_is_found():
+    clashes = [
+        (one, other)
+        for one, other in combinations(EVERY, 2)
+        if one.method == other.method
+        and one.path.count("/") == other.path.count("/")
+        and could_be_one(one, other)
+    ]
+    for pair in clashes:
+        plain = min(pair, key=lambda rule: rule.path.count("{"))
+        assert TABLE.find(plain.method, re.sub(r"{\w+}", "x", plain.path)).rule is plain
+
+
+@pytest.mark.parametrize("rule", EVERY, ids=lambda rule: f"{rule.method} {rule.path}")
+def test_each_rule_is_found_with_what_was_filled_in(rule):
+    names = re.findall(r"{(\w+)}", rule.path)
+    path = rule.path
+    for at, name in enumerate(names):
+        path = path.replace(f"{{{name}}}", f"v{at}")
+    found = TABLE.find(rule.method, path)
+    assert found.rule is rule
+    assert found.params == {name: f"v{at}" for at, name in enumerate(names)}
+
+
+def test_a_path_of_which_only_the_method_is_unknown_says_which_are_known():
+    found = TABLE.find("PUT", "/threads/t/runs/crons")
+    assert found.rule is None
+    assert found.methods == ("DELETE", "GET", "POST")  # of the crons, and of a run with that id
+    assert TABLE.find("GET", "/threads/t/stream/events").methods == ("POST",)
+
+
+@pytest.mark.parametrize(
+    ("path", "ours"),
+    [("/threads/t/nothing", True), ("/store", True), ("/mine", False), ("/", False), ("", False)],
+)
+def test_a_path_below_our_prefixes_is_ours_though_it_has_no_rule(path, ours):
+    found = TABLE.find("GET", path)
+    assert (found.rule, found.methods, found.ours) == (None, (), ours)
+
+
+def test_a_rule_may_be_for_a_whole_tree():
+    rules = Rules([Rule("GET", "/static/{path:path}", "public"), Rule("GET", "/static", "admin")])
+    assert rules.find("GET", "/static/a/b.css").params == {"path": "a/b.css"}
+    assert rules.find("GET", "/static/").rule.needs == "public"
+    assert rules.find("GET", "/static").rule.needs == "admin"
+    assert rules.has("GET", "/static/{path:path}")
+
+
+def test_two_rules_for_one_route_are_refused():
+    with pytest.raises(ValueError, match=r"two rules for GET /a/\{y\}"):
+        Rules([Rule("GET", "/a/{x}", "viewer"), Rule("GET", "/a/{y}", "admin")])
+
+
+def small_app():
+    return FastAPI(redoc_url=None, swagger_ui_oauth2_redirect_url=None)
+
+
+async def there():
+    return "there"
+
+
+async def socket(socket: WebSocket):
+    await socket.accept()
+
+
+def test_an_app_whose_routes_are_all_in_the_table_misses_none():
+    app, router = small_app(), APIRouter(prefix="/threads")
+    router.add_api_route("/{id}", there, methods=["GET", "PATCH"])
+    router.add_api_route("/{id:uuid}/runs/{run}", there, methods=["DELETE"])
+    router.add_api_websocket_route("/{thread}/stream/events", socket)
+    app.include_router(router)
+    app.mount("", Starlette())
+    assert missing(app) == []
+
+
+def test_routes_that_are_not_in_the_table_are_listed():
+    app, router, inner = small_app(), APIRouter(prefix="/threads"), APIRouter()
+    inner.add_api_route("/deep", there, methods=["GET", "POST"])
+    router.include_router(inner, prefix="/{id}")
+    router.add_api_websocket_route("/{id}/listen", socket)
+    router.add_api_route("/{id}", there, methods=["PUT"])
+    app.include_router(router)
+    app.add_api_route("/new", there)
+    app.add_api_route("/threads/{path:path}", there)
+    app.mount("/static", Starlette())
+    assert sorted(missing(app)) == [
+        "GET /new",
+        "GET /static/{path:path}",
+        "GET /threads/{id}/deep",
+        "GET /threads/{path:path}",
+        "POST /threads/{id}/deep",
+        "PUT /threads/{id}",
+        "WEBSOCKET /threads/{id}/listen",
+    ]
+
+
+def test_a_plain_app_of_fastapi_shows_what_it_adds_by_itself():
+    assert missing(FastAPI()) == [
+        "GET /docs/oauth2-redirect",
+        "HEAD /docs/oauth2-redirect",
+        "GET /redoc",
+        "HEAD /redoc",
+    ]

