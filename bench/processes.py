@@ -26,11 +26,15 @@ def measured_by(python: Path, module: str) -> Measured:
 
 
 def run(command: list[str]) -> str:
-    path = os.pathsep.join(filter(None, [str(BENCH), os.environ.get("PYTHONPATH")]))
-    environment = os.environ | {"PYTHONPATH": path, "UV_PYTHON_DOWNLOADS": "never"}
     return subprocess.run(
-        command, env=environment, check=True, capture_output=True, text=True
+        command, env=environment(), check=True, capture_output=True, text=True
     ).stdout
+
+
+def environment() -> dict[str, str]:
+    """What the processes here are started with: they find the modules of this folder."""
+    path = os.pathsep.join(filter(None, [str(BENCH), os.environ.get("PYTHONPATH")]))
+    return os.environ | {"PYTHONPATH": path, "UV_PYTHON_DOWNLOADS": "never"}
 
 
 def _parse(printed: str) -> Measured:

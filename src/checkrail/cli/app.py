@@ -15,10 +15,15 @@ FAILED = 4
 COMMANDS = {
     "chat": "Talk to an agent of a file.",
     "check": "Validate a file and print the plan.",
+    "db": "Bring the server's database up to date.",
+    "dev": "Serve a project on this machine, and reload it.",
     "fire": "Run the hooks of a file on one event.",
     "hooks": "Show the built-in hooks.",
     "init": "Make a project that runs.",
+    "keys": "Make, list and revoke API keys of the server.",
+    "runs": "See, follow and cancel runs of a server.",
     "schema": "Print what hooks outside the process are sent and may answer.",
+    "serve": "Serve a project in production.",
 }
 
 

@@ -181,11 +181,11 @@ class Admission:
 
     def _keep_one(self, tx: Tx, draft: _Draft, asker: Asker, *, mine: bool) -> Row:
         row, request = dict(draft.row), draft.request
-        free = True
+        free, thread = True, {}
         if not row["temporary"]:
             thread = self._locked(tx, draft, asker)
-            row["base_seq"] = thread["last_seq"]
             free = self._make_way(tx, row, request)
+            row["base_seq"] = thread["last_seq"]
         if row["due_at"] is not None:
             row["phase"] = "scheduled"
             tx.tell("clock", "")
@@ -195,9 +195,19 @@ class Admission:
                 tx.tell("work", "")
         stored = {key: _stored(key, value) for key, value in row.items()}
         runs.add(tx, stored)
-        if not row["temporary"] and row["phase"] != "scheduled":
-            threads.change(tx, row["thread_id"], status="busy", updated_at=row["created_at"])
+        if not row["temporary"]:
+            self._note_run(tx, row, thread)
         return row
+
+    def _note_run(self, tx: Tx, row: Row, thread: Row) -> None:
+        """Write on a thread that it has a run, and of what."""
+        ids = {"graph_id": row["agent_name"], "assistant_id": row["assistant_id"]}
+        changed: dict[str, Any] = {"updated_at": row["created_at"]}
+        if row["phase"] != "scheduled":
+            changed["status"] = "busy"
+        if not ids.items() <= thread["metadata"].items():
+            changed["metadata"] = {**thread["metadata"], **ids}
+        threads.change(tx, row["thread_id"], **changed)
 
     def _begun(self, *, mine: bool) -> dict[str, Any]:
         if not mine:
@@ -215,7 +225,13 @@ class Admission:
         """Lock the thread of a run, which may have to be made first."""
         thread_id = draft.row["thread_id"]
         if draft.new_thread:
-            threads.add(tx, new_thread(thread_id, asker.keeps_as, draft.row["created_at"]))
+            made = new_thread(
+                thread_id,
+                asker.keeps_as,
+                draft.row["created_at"],
+                metadata=dict(draft.request.metadata),
+            )
+            threads.add(tx, made)
         thread = threads.lock(tx, thread_id)
         if thread is None:
             raise NotFoundError(f"there is no thread {thread_id!r}")

@@ -15,6 +15,7 @@ from checkrail.store import deliveries, events, records, runs, threads
 from checkrail.store.database import Tx
 from checkrail.store.events import RunEvent
 from checkrail.store.rows import Row
+from checkrail.store.tables import SLOT
 
 
 def owed(
@@ -145,7 +146,7 @@ def _wind_up(tx: Tx, row: Row, outcome: Outcome, debts: list[Row], kept: list[Ro
     else:
         events.add(tx, kept)
     following = None
-    if not row["temporary"]:
+    if not row["temporary"] and row["phase"] in SLOT:  # one that waited never had the thread
         following = runs.free_slot(tx, row["thread_id"], now)
         last = row["base_seq"] + kept[-1]["last_seq"]
         _leave_thread(tx, row["thread_id"], outcome, following, last)

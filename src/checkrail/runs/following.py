@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator
 from functools import partial
 
 from checkrail.runs.errors import NotFoundError
@@ -27,10 +28,8 @@ class Follower:
         """Wait until a run has ended, and give it."""
         live = self._parts.live.get(run_id)
         if live is not None:
-            with Bell(self._parts.hub, ("run", run_id)) as bell:
-                while run_id in self._parts.live and not live.ended.done():
-                    await bell.wait(_LOOK_EVERY)
-            if live.ended.done() and not live.ended.cancelled():
+            await asyncio.wait([live.ended])
+            if not live.ended.cancelled():
                 return live.ended.result()
         with Bell(self._parts.hub, ("run", run_id)) as bell:
             while True:
@@ -41,26 +40,52 @@ class Follower:
                     return row
                 await bell.wait(_LOOK_EVERY)
 
-    async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[list[RunEvent]]:
         """Give the events of a run after a number, as they come, up to its end.
 
-        A run that is gone, or whose events were forgotten, ends with what there is.
+        A run that is gone, or whose events were forgotten, ends with what there is. An empty list
+        says that for a while there was nothing.
         """
         with Bell(self._parts.hub, ("run", run_id)) as bell:
             while True:
                 live = self._parts.live.get(run_id)
                 source = self._live(live, bell, after) if live else self._kept(run_id, after)
-                async for event in source:
-                    after = event.seq
-                    yield event
-                    if event.event == "end":
+                async for batch in source:
+                    if batch:
+                        after = batch[-1].seq
+                    yield batch
+                    if batch and batch[-1].event == "end":
                         return
-                if run_id in self._parts.live:
+                if live or run_id in self._parts.live:
                     continue
-                if not live and await self._is_over(run_id, after):
+                if await self._is_over(run_id, after):
                     return
-                if not live:
-                    await bell.wait(_LOOK_EVERY)
+                if not await bell.wait(_LOOK_EVERY):
+                    yield []
+
+    async def follow_thread(
+        self, thread_id: str, after: int
+    ) -> AsyncGenerator[tuple[Row | None, list[RunEvent]]]:
+        """Give the events of a thread's runs, one run after the other, for ever.
+
+        Begins with the run that a number of the thread falls into, from its first event on. No
+        run and no events says that for a while there was nothing.
+        """
+        read = self._parts.database.read
+        with Bell(self._parts.hub, ("thread", thread_id)) as bell:
+            row = await read(lambda reads: runs.started_at_or_before(reads, thread_id, after))
+            base, known = 0, None
+            if row is not None and row["ended_at"] and row["base_seq"] + row["last_seq"] <= after:
+                base, known, row = row["base_seq"], row["run_id"], None
+            while True:
+                while row is not None:
+                    async for batch in self.follow(row["run_id"]):
+                        yield row, batch
+                    base, known = row["base_seq"], row["run_id"]
+                    row = await read(partial(_next, thread_id=thread_id, base=base, known=known))
+                if not await bell.wait(_LOOK_EVERY):
+                    yield None, []
+                row = await read(partial(_next, thread_id=thread_id, base=base, known=known))
 
     async def _is_over(self, run_id: str, after: int) -> bool:
         """Say whether nothing more will come: all events up to the last one were given."""
@@ -71,32 +96,32 @@ class Follower:
             return False
         return not await self._parts.database.read(partial(_after, run_id=run_id, seq=after))
 
-    async def _kept(self, run_id: str, after: int) -> AsyncIterator[RunEvent]:
+    async def _kept(self, run_id: str, after: int) -> AsyncGenerator[list[RunEvent]]:
         while True:
             found = await self._parts.database.read(partial(_after, run_id=run_id, seq=after))
             if not found:
                 return
-            for event in found:
-                yield event
+            yield found
             after = found[-1].seq
 
-    async def _live(self, live: LiveRun, bell: Bell, after: int) -> AsyncIterator[RunEvent]:
+    async def _live(self, live: LiveRun, bell: Bell, after: int) -> AsyncGenerator[list[RunEvent]]:
         """Give the events of a run that is here: those that were kept, then those that come."""
         tap = live.tap(bell.ring)
         try:
             if after or not _all_there(live, tap.waiting[0].seq if tap.waiting else None):
-                async for event in self._kept(live.run_id, after):
-                    after = event.seq
-                    yield event
+                async for batch in self._kept(live.run_id, after):
+                    after = batch[-1].seq
+                    yield batch
             while not tap.lagging:
-                while tap.waiting:
-                    event = tap.waiting.popleft()
-                    if event.seq > after:
-                        after = event.seq
-                        yield event
-                if live.run_id not in self._parts.live and not tap.waiting:
+                batch = [event for event in tap.waiting if event.seq > after]
+                tap.waiting.clear()
+                if batch:
+                    after = batch[-1].seq
+                    yield batch
+                elif live.run_id not in self._parts.live:
                     return
-                await bell.wait(_LOOK_EVERY)
+                elif not await bell.wait(_LOOK_EVERY):
+                    yield []
         finally:
             live.taps.discard(tap)
 
@@ -112,3 +137,7 @@ def _get(reads: Reads, *, run_id: str) -> Row | None:
 
 def _after(reads: Reads, *, run_id: str, seq: int) -> list[RunEvent]:
     return events.after(reads, run_id, seq)
+
+
+def _next(reads: Reads, *, thread_id: str, base: int, known: str | None) -> Row | None:
+    return runs.started_from(reads, thread_id, base, known)

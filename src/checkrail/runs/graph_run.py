@@ -13,12 +13,17 @@ from checkrail.engine.points import Decision
 from checkrail.engine.scope import Scope
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.graphs import rewriting, state, thread_rows
-from checkrail.runs.graphs.execution import GraphOutcome, execute
+from checkrail.runs.graphs.execution import INTERRUPT, GraphOutcome, execute
 from checkrail.runs.graphs.requests import GraphRequest
 from checkrail.runs.holding import Emit, Held, rules_on_result
 from checkrail.runs.live import LiveRun
 from checkrail.runs.outcome import Outcome, ThreadStatus
 from checkrail.runs.parts import Parts, user_of
+
+PROTOCOL_MODES = frozenset(
+    {"values", "updates", "messages", "custom", "tasks", "checkpoints", "tools"}
+)
+"""What a graph streams for a client of the event protocol, which may ask for any of it."""
 
 
 class GraphRun:
@@ -31,7 +36,13 @@ class GraphRun:
         self._loop_thread = threading.get_ident()
         self._guard = Guard(scope, on_tool=self._tool)
         self._emit: Emit = live.emit
-        self._modes = frozenset(live.row["kwargs"].get("stream_mode") or ("values",))
+        self._modes = frozenset(live.row["kwargs"].get("modes") or ("values",))
+        asked = live.row["kwargs"]
+        # The lives of subgraphs are told from what happens inside them.
+        self._subgraphs = asked.get("stream_subgraphs") or "lifecycle" in asked["stream_mode"]
+        if parts.hub.has(("protocol", live.thread_id)):
+            self._modes |= PROTOCOL_MODES
+            self._subgraphs = True
         live.body = self
 
     async def result(self) -> Outcome:
@@ -41,7 +52,10 @@ class GraphRun:
         if held is not None:
             self._emit = held.emit
         config = row["kwargs"].get("config") or {}
-        async with self._parts.graphs.open(row["agent_name"], config, user_of(row)) as graph:
+        context = row["kwargs"].get("context")
+        async with self._parts.graphs.open(
+            row["agent_name"], config, user_of(row), context=context
+        ) as graph:
             try:
                 with guard.active():
                     found = await execute(graph, await self._request(), self._emit)
@@ -74,11 +88,12 @@ class GraphRun:
             graph_id=row["agent_name"],
             user=user_of(row),
             attempt=live.attempt,
-            modes=self._modes,
-            subgraphs=bool(kwargs.get("stream_subgraphs")),
+            modes=self._modes - {"tools"},  # the guard tells of them, after the hooks
+            subgraphs=self._subgraphs,
             interrupt_before=kwargs.get("interrupt_before"),
             interrupt_after=kwargs.get("interrupt_after"),
             durability=kwargs.get("durability"),
+            strict_resume=kwargs.get("strict_resume", False),
             resume_from_checkpoint=live.attempt > 1 and not restart,
         )
 
@@ -111,11 +126,15 @@ class GraphRun:
         return self._with_usage(Outcome("success", "success", output=values, values=values))
 
     def _interrupted(self, found: GraphOutcome) -> Outcome:
+        """Give the end of a run that waits for somebody: its output says for what."""
+        output = found.values
+        if isinstance(output, dict):
+            output = {**output, INTERRUPT: found.interrupts}
         return self._with_usage(
             Outcome(
                 "interrupted",
                 "interrupted",
-                output=found.values,
+                output=output,
                 values=found.values,
                 interrupts=found.waiting,
                 thread_status="interrupted",
@@ -131,7 +150,8 @@ class GraphRun:
                 held.drop()
             return await self.left(self._refused(ended))
         message = ended.message
-        update = {"messages": [message]} if message is not None else None
+        said = None if message is None else {"role": "assistant", "content": thaw(message.content)}
+        update = None if said is None else {"messages": [said]}
         values = await rewriting.stopped_with(graph, self._live.thread_id, update)
         return await self._ruled(graph, GraphOutcome(values), held)
 
@@ -149,7 +169,9 @@ class GraphRun:
             await thread_rows.delete_run(self._parts.checkpointer, live.thread_id, live.run_id)
         told: Mapping[str, Any] | None = None
         config = live.row["kwargs"].get("config") or {}
-        async with self._parts.graphs.open(live.row["agent_name"], config, None) as graph:
+        async with self._parts.graphs.open(
+            live.row["agent_name"], config, user_of(live.row), access="threads.read"
+        ) as graph:
             told = await state.get_state(graph, live.thread_id)
         interrupts = {task["id"]: task["interrupts"] for task in told["tasks"]}
         waits: ThreadStatus | None = None

@@ -32,6 +32,10 @@ class Hub:
 
         return stop
 
+    def has(self, key: Key) -> bool:
+        """Say whether anybody listens for a key."""
+        return key in self._listeners
+
     def tell(self, keys: Iterable[Key]) -> None:
         """Wake the listeners of some keys."""
         if self._listeners:

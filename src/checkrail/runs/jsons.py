@@ -23,6 +23,7 @@ _QUICK = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_SERIALIZE_NUMPY
 _KEYED = _QUICK | orjson.OPT_NON_STR_KEYS
 _DEEPEST = 100
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+_TIMES = (dt.date, dt.time)
 _SCALARS = (str, int, float, bool, type(None))
 
 
@@ -136,7 +137,7 @@ def _plain(value: Any, above: tuple[int, ...]) -> Any:
         return {_key(key): _plain(item, within) for key, item in value.items()}
     if isinstance(value, (list, tuple, AbstractSet)) and not hasattr(value, "_asdict"):
         return [_plain(item, within) for item in value]
-    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+    if isinstance(value, _TIMES):
         return value.isoformat()
     return _plain(_odd(value), within)
 
@@ -158,6 +159,8 @@ def _key(key: Any) -> str:
         return _text(str.__str__(key))
     if key is None or isinstance(key, bool):
         return {None: "null", True: "true", False: "false"}[key]
+    if isinstance(key, _TIMES):
+        return key.isoformat()
     try:
         return _text(str(key))
     except Exception:  # noqa: BLE001 - see _odd

@@ -38,11 +38,13 @@ class RunRequest:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: Mapping[str, Any] | None = None
     stream_mode: Sequence[str] = ("values",)
+    modes: Sequence[str] = ("values",)  # of the graph, which serve what the stream was asked for
     stream_subgraphs: bool = False
     interrupt_before: Sequence[str] | str | None = None
     interrupt_after: Sequence[str] | str | None = None
     webhook: str | None = None
     durability: str | None = None
+    strict_resume: bool = False
     feedback_keys: Sequence[str] | None = None
     multitask_strategy: Strategy = "enqueue"
     if_not_exists: Literal["create", "reject"] = "reject"
@@ -60,11 +62,13 @@ class RunRequest:
             "command": self.command,
             "checkpoint": self.checkpoint,
             "stream_mode": [*self.stream_mode],
+            "modes": [*self.modes],
             "stream_subgraphs": self.stream_subgraphs,
             "interrupt_before": self.interrupt_before,
             "interrupt_after": self.interrupt_after,
             "webhook": self.webhook,
             "durability": self.durability,
+            "strict_resume": self.strict_resume,
             "feedback_keys": self.feedback_keys,
         }
         return {key: value for key, value in given.items() if value not in (None, {}, False)}

@@ -44,6 +44,7 @@ class Runs:
         self.admit = self.admission.admit
         self.cancel = self.canceller.cancel
         self.follow = self.follower.follow
+        self.follow_thread = self.follower.follow_thread
         self.ended = self.follower.ended
 
     def hear(self, keys: Sequence[Key]) -> None:

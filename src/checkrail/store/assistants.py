@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as insert_postgres
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Filters, Page, Row, all_of, holds, one_of, paged
@@ -18,10 +20,14 @@ _VERSIONED = ("graph_id", "name", "description", "config", "context", "metadata"
 _GET = select(assistants).where(assistants.c.assistant_id == bindparam("id"))
 
 
-def add(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Keep a new assistant and its first version."""
-    tx.execute(insert(assistants), dict(row))
+def add(tx: Tx, row: Mapping[str, Any]) -> bool:
+    """Keep a new assistant and its first version; False: there is one of that id already."""
+    make = insert_postgres if tx.dialect.name == "postgresql" else insert_sqlite
+    query = make(assistants).on_conflict_do_nothing(index_elements=["assistant_id"])
+    if not tx.execute(query, dict(row)).rowcount:
+        return False
     _add_version(tx, row, row["version"], row["created_at"])
+    return True
 
 
 def get(reads: Reads, assistant_id: str) -> Row | None:
@@ -51,6 +57,16 @@ def use(tx: Tx, row: Row, version: int, now: float) -> Row:
     query = update(assistants).where(assistants.c.assistant_id == row["assistant_id"])
     tx.execute(query.values(**values))
     return changed
+
+
+def describe(tx: Tx, assistant_id: str, description: str | None, now: float) -> None:
+    """Change what the first version of an assistant says of itself."""
+    first = update(assistant_versions).where(
+        assistant_versions.c.assistant_id == assistant_id, assistant_versions.c.version == 1
+    )
+    tx.execute(first.values(description=description))
+    own = update(assistants).where(assistants.c.assistant_id == assistant_id)
+    tx.execute(own.values(description=description, updated_at=now))
 
 
 def _add_version(tx: Tx, row: Mapping[str, Any], version: int, now: float) -> None:

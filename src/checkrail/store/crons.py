@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Select, delete, func, insert, select, update
@@ -41,6 +41,21 @@ def change(tx: Tx, cron_id: str, **values: Any) -> bool:
 def remove(tx: Tx, cron_id: str) -> bool:
     """Remove a cron."""
     return bool(tx.execute(delete(crons).where(crons.c.cron_id == cron_id)).rowcount)
+
+
+def remove_of_assistant(tx: Tx, assistant_id: str) -> None:
+    """Remove the crons of an assistant that is removed."""
+    tx.execute(delete(crons).where(crons.c.assistant_id == assistant_id))
+
+
+def remove_of_threads(tx: Tx, thread_ids: Sequence[str]) -> None:
+    """Remove the crons of threads that are removed."""
+    tx.execute(delete(crons).where(crons.c.thread_id.in_([*thread_ids])))
+
+
+def lock(tx: Tx, cron_id: str) -> Row | None:
+    """Find a cron that is about to be changed."""
+    return one_of(tx, select(crons).where(crons.c.cron_id == cron_id).with_for_update())
 
 
 def _matching(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,10 @@ import orjson
 from sqlalchemy import (
     Select,
     Table,
+    Text,
     and_,
     asc,
+    case,
     cast,
     desc,
     exists,
@@ -21,15 +24,25 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    type_coerce,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql.elements import ColumnElement
 
 from checkrail.store.database import Reads
+from checkrail.store.tables import Packed
 
 Row = dict[str, Any]
 Filters = Mapping[str, Any]
-"""What metadata has to hold: values by key, `$eq`, `$contains`, `$in`, `$or`, `$and`."""
+"""What JSON has to hold: values by key, `$eq`, `$contains`, `$in`, `$or`, `$and`."""
+
+Condition = ColumnElement[bool]
+
+MOST_TERMS = 50
+"""How many values a search may name; SQLite joins no more than 64 tables."""
+
+_LARGEST = 2**64 - 1
+_LARGEST_IN_SQLITE = 2**63 - 1
 
 
 def all_of(reads: Reads, query: Any, params: Any = None) -> list[Row]:
@@ -53,94 +66,194 @@ class Page:
     offset: int = 0
 
 
-def paged(query: Select[Any], table: Table, page: Page, tie: str) -> Select[Any]:
+def paged(
+    query: Select[Any],
+    table: Table,
+    page: Page,
+    tie: str,
+    by: ColumnElement[Any] | None = None,
+) -> Select[Any]:
     """Sort a query and take one page of it; rows that sort alike have an order too."""
     way = asc if page.sort_order == "asc" else desc
-    ordered = query.order_by(way(table.c[page.sort_by]), way(table.c[tie]))
+    column = table.c[page.sort_by] if by is None else by
+    ordered = query.order_by(way(column), way(table.c[tie]))
     return ordered.limit(page.limit).offset(page.offset)
 
 
-def holds(reads: Reads, column: ColumnElement[Any], wanted: Filters) -> ColumnElement[bool]:
-    """Say in SQL that JSON holds what is wanted, as `checkrail.server.auth` says it in Python."""
-    postgres = reads.dialect.name == "postgresql"
-    return and_(true(), *(_holds(column, key, value, postgres) for key, value in wanted.items()))
+def searchable(wanted: Filters) -> Filters:
+    """Give what a client searches for, unless it is more than both databases can look for."""
+    left, found = [*wanted.values()], len(wanted)
+    while left and found <= MOST_TERMS:
+        value = left.pop()
+        if isinstance(value, (Mapping, list, tuple)):
+            within = [*(value.values() if isinstance(value, Mapping) else value)]
+            left += within
+            found += len(within)
+    if found > MOST_TERMS:
+        raise ValueError(f"a search names at most {MOST_TERMS} values. Search for less")
+    return wanted
 
 
-def _holds(column: Any, key: str, value: Any, postgres: bool) -> ColumnElement[bool]:  # noqa: FBT001
+def holds(reads: Reads, column: ColumnElement[Any], wanted: Filters) -> Condition:
+    """Say in SQL that JSON holds what a filter wants, as `checkrail.server.auth` does in Python.
+
+    What is not understood lets nothing through.
+    """
+    parts = (_holds(reads, column, key, value) for key, value in wanted.items())
+    return and_(true(), *parts)
+
+
+def contains(reads: Reads, column: ColumnElement[Any], wanted: Filters) -> Condition:
+    """Say in SQL that JSON has other JSON within it: mappings by keys, lists by members.
+
+    This is what PostgreSQL's `@>` means; no key has a meaning of its own.
+    """
+    if not wanted:
+        return true()
+    if not _sayable(wanted):
+        return false()
+    if reads.dialect.name == "postgresql":
+        return _postgres(column).op("@>")(cast(literal(dict(wanted), JSONB), JSONB))
+    return and_(true(), *(_has_member(column, key, [value]) for key, value in wanted.items()))
+
+
+def _holds(reads: Reads, column: Any, key: str, value: Any) -> Condition:
     if key in ("$or", "$and"):
-        parts = [
-            and_(true(), *(_holds(column, k, v, postgres) for k, v in item.items()))
-            for item in value
-        ]
-        return or_(false(), *parts) if key == "$or" else and_(true(), *parts)
+        return _joined(reads, column, key, value)
+    if key.startswith("$"):
+        return false()
     if isinstance(value, Mapping) and value and all(str(op).startswith("$") for op in value):
-        return and_(true(), *(_operator(column, key, op, v, postgres) for op, v in value.items()))
-    return _same(column, key, value, postgres)
+        return and_(true(), *(_operator(reads, column, key, op, of) for op, of in value.items()))
+    return contains(reads, column, {key: value})
 
 
-def _operator(
-    column: Any,
-    key: str,
-    operator: str,
-    value: Any,
-    postgres: bool,  # noqa: FBT001
-) -> ColumnElement[bool]:
+def _joined(reads: Reads, column: Any, key: str, value: Any) -> Condition:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(one, Mapping) for one in value):
+        return false()
+    parts = [holds(reads, column, one) for one in value]
+    return or_(false(), *parts) if key == "$or" else and_(true(), *parts)
+
+
+def _operator(reads: Reads, column: Any, key: str, operator: str, value: Any) -> Condition:
     if operator == "$eq":
-        return _same(column, key, value, postgres)
-    if operator == "$in":
-        return or_(false(), *(_same(column, key, item, postgres) for item in value))
+        return contains(reads, column, {key: value})
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if not all(_is_scalar(item) for item in items):
+        return false()
+    if operator == "$in" and items is value:
+        return _is_one_of(reads, column, key, [item for item in items if _sayable(item)])
     if operator == "$contains":
-        items = value if isinstance(value, (list, tuple)) else [value]
-        return and_(true(), *(_has_item(column, key, item, postgres) for item in items))
-    return false()  # what is not understood lets nothing through
+        is_list = contains(reads, column, {key: []})
+        return and_(is_list, *(contains(reads, column, {key: [item]}) for item in items))
+    return false()
 
 
-def _same(column: Any, key: str, value: Any, postgres: bool) -> ColumnElement[bool]:  # noqa: FBT001
-    if postgres:
-        return func.coalesce(column.cast(JSONB).op("@>")(_json({key: value})), false())
-    return _sqlite_same(column, (key,), value)
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float))
 
 
-def _json(value: Any) -> ColumnElement[Any]:
-    return cast(literal(value, JSONB), JSONB)
+def _is_one_of(reads: Reads, column: Any, key: str, values: Sequence[Any]) -> Condition:
+    if not values:
+        return false()
+    if reads.dialect.name == "postgresql":
+        return or_(*(contains(reads, column, {key: value}) for value in values))
+    return _has_member(column, key, values)
 
 
-def _sqlite_same(column: Any, path: Sequence[str], value: Any) -> ColumnElement[bool]:
-    """Contain as PostgreSQL does: mappings by their keys, lists by their members."""
-    place = _path(path)
+def _sayable(value: Any) -> bool:
+    """Say whether JSON that is kept can have this in it: no NUL, no half a pair."""
+    if isinstance(value, str):
+        return "\0" not in value and (value.isascii() or _encodable(value))
     if isinstance(value, Mapping):
-        if not value:
-            return func.json_type(column, place) == "object"
-        return and_(true(), *(_sqlite_same(column, (*path, k), v) for k, v in value.items()))
+        return all(map(_sayable, value)) and all(map(_sayable, value.values()))
     if isinstance(value, (list, tuple)):
-        has = [_sqlite_member(column, place, item) for item in value]
-        return and_(func.json_type(column, place) == "array", *has)
-    if value is None:
-        return func.json_type(column, place) == "null"
-    if isinstance(value, bool):
-        return func.json_type(column, place) == ("true" if value else "false")
-    kinds = ("text",) if isinstance(value, str) else ("integer", "real")
-    found = func.json_extract(column, place)
-    return and_(func.json_type(column, place).in_(kinds), found == value)
+        return all(map(_sayable, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or (isinstance(value, int) and -_LARGEST_IN_SQLITE <= value <= _LARGEST)
 
 
-def _sqlite_member(column: Any, place: str, item: Any) -> ColumnElement[bool]:
-    members = func.json_each(column, place).table_valued("value", "type")
-    if isinstance(item, (Mapping, list, tuple)):
-        same = members.c.value == func.json(orjson.dumps(item).decode())
-    elif isinstance(item, bool) or item is None:
-        same = members.c.type == {True: "true", False: "false", None: "null"}[item]
-    else:
-        same = members.c.value == item
-    return exists(select(1).select_from(members).where(same))
+def _encodable(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def _has_item(column: Any, key: str, item: Any, postgres: bool) -> ColumnElement[bool]:  # noqa: FBT001
-    if postgres:
-        return func.coalesce(column.cast(JSONB).op("@>")(_json({key: [item]})), false())
-    return _sqlite_member(column, _path((key,)), item)
+def _postgres(column: Any) -> ColumnElement[Any]:
+    """Give a column as JSONB, which has no word for the NUL that JSON kept as text may name."""
+    if isinstance(column.type, Packed):
+        named = func.replace(type_coerce(column, Text), r"\u0000", r"\ufffd")
+        return cast(named, JSONB)
+    return type_coerce(column, JSONB)
 
 
-def _path(path: Iterable[str]) -> str:
-    quoted = (key.replace('"', '\\"') for key in path)
-    return "$" + "".join(f'."{key}"' for key in quoted)
+def _has_member(column: Any, key: str, values: Sequence[Any]) -> Condition:
+    """Say of SQLite's JSON that the member of a key is one of some values, or contains one."""
+    found = _Members()
+    member = found.add(column)
+    found.conditions += [member.c.key == key, _any_of(found, column, member, values)]
+    return exists(select(1).select_from(*found.tables).where(*found.conditions))
+
+
+class _Members:
+    """Members of SQLite's JSON, one within the other, as one flat join.
+
+    They are asked for by key and not by path, which cannot name every key.
+    """
+
+    def __init__(self) -> None:
+        self.tables: list[Any] = []
+        self.conditions: list[Condition] = []
+
+    def add(self, within: Any) -> Any:
+        made = func.json_each(within).table_valued(
+            "key", "value", "type", "fullkey", joins_implicitly=True
+        )
+        self.tables.append(made)
+        return made
+
+    def add_all(self, member: Any, kind: str, wanted: Iterable[tuple[str | None, Any]]) -> None:
+        """Ask for what is wanted within a member; what is no JSON is never read as JSON."""
+        for key, value in wanted:
+            within = case((member.c.type == kind, member.c.value), else_="[]")
+            child = self.add(within)
+            if key is not None:
+                self.conditions.append(child.c.key == key)
+            self.conditions.append(_any_of(self, within, child, [value]))
+
+
+def _any_of(found: _Members, within: Any, member: Any, values: Sequence[Any]) -> Condition:
+    """Compare a member with values: many texts and numbers at once, anything else one by one."""
+    texts = [value for value in values if isinstance(value, str)]
+    numbers = [value for value in values if _is_plain_int(value)]
+    others = [value for value in values if not isinstance(value, str) and not _is_plain_int(value)]
+    parts = [_same(found, within, member, value) for value in others]
+    if texts:
+        parts.append(and_(member.c.type == "text", member.c.value.in_(texts)))
+    if numbers:
+        parts.append(and_(_is_number(member), member.c.value.in_(numbers)))
+    return or_(*parts)
+
+
+def _is_plain_int(value: Any) -> bool:
+    return (
+        isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_IN_SQLITE
+    )
+
+
+def _is_number(member: Any) -> Any:
+    return member.c.type.in_(("integer", "real"))
+
+
+def _same(found: _Members, within: Any, member: Any, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        found.add_all(member, "object", value.items())
+        return member.c.type == "object"
+    if isinstance(value, (list, tuple)):
+        found.add_all(member, "array", ((None, item) for item in value))
+        return member.c.type == "array"
+    if value is None or isinstance(value, bool):
+        return member.c.type == {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, int):  # SQLite would read it as a float, and so take others for it
+        return and_(member.c.type == "integer", within.op("->")(member.c.fullkey) == str(value))
+    # SQLite reads decimals in its own way, so it has to read both.
+    read = func.json_extract(orjson.dumps([value]).decode(), "$[0]")
+    return and_(_is_number(member), member.c.value == read)

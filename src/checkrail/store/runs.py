@@ -18,7 +18,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Filters, Row, all_of, holds, one_of
-from checkrail.store.tables import LIVE, SLOT, runs, workers
+from checkrail.store.tables import LIVE, SLOT, runs, threads, workers
 
 _INSERT = insert(runs)
 _GET = select(runs).where(runs.c.run_id == bindparam("id"))
@@ -44,6 +44,7 @@ _CLAIMABLE = (
 _NEWEST_OF_THREAD = (
     select(runs).where(runs.c.thread_id == bindparam("thread")).order_by(runs.c.seq.desc()).limit(1)
 )
+_STARTED = select(runs).where(runs.c.started_at.is_not(None))
 _OWNED = update(runs).where(
     runs.c.run_id == bindparam("fence_run"),
     runs.c.worker_id == bindparam("fence_worker"),
@@ -86,6 +87,7 @@ def search(
     status: str | None = None,
     agent_name: str | None = None,
     metadata: Filters | None = None,
+    filters: Filters | None = None,
     run_ids: Collection[str] | None = None,
     before: int | None = None,
     live: bool = False,
@@ -100,6 +102,10 @@ def search(
             query = query.where(runs.c[column] == value)
     if metadata:
         query = query.where(holds(reads, runs.c.metadata, metadata))
+    if filters:  # of an auth handler: they are about threads
+        query = query.outerjoin(threads, threads.c.thread_id == runs.c.thread_id)
+        told = func.coalesce(threads.c.metadata, runs.c.metadata)
+        query = query.where(holds(reads, told, filters))
     if run_ids is not None:
         query = query.where(runs.c.run_id.in_([*run_ids]))
     if before is not None:
@@ -254,3 +260,45 @@ def change_if(tx: Tx, run_id: str, fence: Mapping[str, Any], /, **values: Any) -
     for column, value in fence.items():
         query = query.where(runs.c[column] == value)
     return bool(tx.execute(query.values(**values)).rowcount)
+
+
+def live_ids(
+    reads: Reads,
+    *,
+    owner: str | None = None,
+    thread_id: str | None = None,
+    run_ids: Collection[str] | None = None,
+    status: str | None = None,
+    filters: Filters | None = None,
+) -> list[str]:
+    """Give the ids of runs that have not ended."""
+    query = select(runs.c.run_id).where(runs.c.ended_at.is_(None)).order_by(runs.c.seq.desc())
+    same = {"owner": owner, "thread_id": thread_id, "status": status}
+    for column, value in same.items():
+        if value is not None:
+            query = query.where(runs.c[column] == value)
+    if run_ids is not None:
+        query = query.where(runs.c.run_id.in_([*run_ids]))
+    if filters:
+        query = query.where(holds(reads, runs.c.metadata, filters))
+    return [row.run_id for row in reads.execute(query)]
+
+
+def started_at_or_before(reads: Reads, thread_id: str, base: int) -> Row | None:
+    """Find the newest run of a thread whose events begin at a number or before it."""
+    query = _STARTED.where(runs.c.thread_id == thread_id, runs.c.base_seq <= base)
+    return one_of(reads, query.order_by(runs.c.base_seq.desc(), runs.c.seq.desc()).limit(1))
+
+
+def started_from(reads: Reads, thread_id: str, base: int, not_run: str | None) -> Row | None:
+    """Find the first run of a thread whose events begin at a number or after it."""
+    query = _STARTED.where(runs.c.thread_id == thread_id, runs.c.base_seq >= base)
+    if not_run is not None:
+        query = query.where(runs.c.run_id != not_run)
+    return one_of(reads, query.order_by(runs.c.base_seq, runs.c.seq).limit(1))
+
+
+def newest_started(reads: Reads, thread_id: str) -> Row | None:
+    """Find the run of a thread that was started last."""
+    query = _STARTED.where(runs.c.thread_id == thread_id)
+    return one_of(reads, query.order_by(runs.c.base_seq.desc(), runs.c.seq.desc()).limit(1))

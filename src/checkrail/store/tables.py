@@ -159,6 +159,7 @@ runs = Table(
     Column("started_at", Double),
     Column("ended_at", Double),
     Index("runs_of_thread", "thread_id", "seq"),
+    Index("runs_by_base", "thread_id", "base_seq"),
     Index("runs_of_owner", "owner", "seq"),
     Index("runs_of_assistant", "assistant_id", "seq"),
     _partial("runs_slot", "thread_id", where=_SLOT_SQL, unique=True),

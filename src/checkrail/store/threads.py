@@ -11,8 +11,8 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from checkrail.store.database import Reads, Tx
-from checkrail.store.rows import Filters, Page, Row, all_of, holds, one_of, paged
-from checkrail.store.tables import threads
+from checkrail.store.rows import Filters, Page, Row, all_of, contains, holds, one_of, paged
+from checkrail.store.tables import runs, threads
 
 SORTS = ("thread_id", "status", "created_at", "updated_at", "state_updated_at")
 
@@ -20,6 +20,11 @@ _INSERT = insert(threads)
 _GET = select(threads).where(threads.c.thread_id == bindparam("id"))
 _LOCK = _GET.with_for_update()
 _CHANGE = update(threads).where(threads.c.thread_id == bindparam("changed_thread"))
+_IS_FREE = ~(
+    select(runs.c.run_id)
+    .where(runs.c.thread_id == threads.c.thread_id, runs.c.ended_at.is_(None))
+    .exists()
+)
 
 
 def add(tx: Tx, row: Mapping[str, Any]) -> bool:
@@ -53,7 +58,8 @@ def change(tx: Tx, thread_id: str, **values: Any) -> bool:
 class Wanted:
     """Which threads: all that is said has to hold.
 
-    `filters` are what the caller may see, in the words of metadata.
+    `metadata` and `values` are JSON that a thread's own contain. `filters` are what the caller
+    may see, in the words of metadata.
     """
 
     owner: str | None = None
@@ -72,20 +78,23 @@ def _matching(reads: Reads, query: Select[Any], wanted: Wanted) -> Select[Any]:
         query = query.where(threads.c.status == wanted.status)
     if wanted.ids is not None:
         query = query.where(threads.c.thread_id.in_([*wanted.ids]))
-    for column, told in (
-        ("metadata", wanted.metadata),
-        ("values", wanted.values),
-        ("metadata", wanted.filters),
-    ):
-        if told:
-            query = query.where(holds(reads, threads.c[column], told))
+    if wanted.metadata:
+        query = query.where(contains(reads, threads.c.metadata, wanted.metadata))
+    if wanted.values:
+        query = query.where(contains(reads, threads.c["values"], wanted.values))
+    if wanted.filters:
+        query = query.where(holds(reads, threads.c.metadata, wanted.filters))
     return query
 
 
-def search(reads: Reads, wanted: Wanted, page: Page) -> list[Row]:
-    """Give a page of threads, sorted by one of `SORTS`."""
-    query = _matching(reads, select(threads), wanted)
-    return all_of(reads, paged(query, threads, page, "thread_id"))
+def search(reads: Reads, wanted: Wanted, page: Page, without: Collection[str] = ()) -> list[Row]:
+    """Give a page of threads, sorted by one of `SORTS`; columns that nobody needs are not read."""
+    columns = [column for column in threads.c if column.name not in without]
+    query = _matching(reads, select(*columns), wanted)
+    by = None
+    if page.sort_by == "state_updated_at":  # the databases disagree on where nothing belongs
+        by = func.coalesce(threads.c.state_updated_at, threads.c.created_at)
+    return all_of(reads, paged(query, threads, page, "thread_id", by))
 
 
 def count(reads: Reads, wanted: Wanted) -> int:
@@ -95,9 +104,9 @@ def count(reads: Reads, wanted: Wanted) -> int:
 
 
 def expired(reads: Reads, now: float, most: int = 100) -> list[Row]:
-    """Give threads whose time to live is over."""
-    query = select(threads).where(threads.c.expires_at <= now).limit(most)
-    return all_of(reads, query)
+    """Give threads whose time to live is over; one that has a run to come lives on."""
+    query = select(threads).where(threads.c.expires_at <= now, _IS_FREE)
+    return all_of(reads, query.order_by(threads.c.expires_at).limit(most))
 
 
 def remove(tx: Tx, thread_ids: Sequence[str]) -> int:

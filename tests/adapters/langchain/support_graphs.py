@@ -1,6 +1,7 @@
 """A chat model that answers from a list, and graphs that have never heard of Checkrail."""
 
 import asyncio
+import json
 import operator
 from typing import Annotated, Any, TypedDict
 
@@ -23,7 +24,7 @@ def called(*calls, text=""):
     """Make an answer that calls tools, given as name, args and id."""
     return AIMessage(
         text,
-        tool_calls=[{"name": name, "args": args, "id": id} for name, args, id in calls],
+        tool_calls=[{"name": name, "args": args, "id": own} for name, args, own in calls],
     )
 
 
@@ -32,7 +33,7 @@ class Scripted(BaseChatModel):
 
     model: str = "small"
     replies: list[Any]
-    asked: list[Any] = []
+    asked: list[Any]
 
     @property
     def _llm_type(self):
@@ -65,7 +66,7 @@ class Scripted(BaseChatModel):
             half = {"name": call["name"], "id": call["id"], "args": "", "index": index}
             yield AIMessageChunk("", tool_call_chunks=[half])
             text = AIMessage("", tool_calls=[call]).tool_calls[0]["args"]
-            rest = {"name": None, "id": None, "args": _json(text), "index": index}
+            rest = {"name": None, "id": None, "args": json.dumps(text), "index": index}
             yield AIMessageChunk("", tool_call_chunks=[rest])
         yield AIMessageChunk(
             "",
@@ -81,12 +82,6 @@ class Scripted(BaseChatModel):
         for piece in self._pieces(self._reply(messages, kwargs)):
             await asyncio.sleep(0)
             yield ChatGenerationChunk(message=piece)
-
-
-def _json(value):
-    import json
-
-    return json.dumps(value)
 
 
 def scripted(*replies, kind=Scripted, **fields):

@@ -1,6 +1,7 @@
 """One request is one request, however many methods and classes it goes through."""
 
 import asyncio
+import inspect
 from unittest.mock import patch
 
 import pytest
@@ -225,7 +226,7 @@ async def test_a_method_that_was_exchanged_on_a_class_is_covered():
 async def test_a_method_that_was_set_on_an_instance_is_covered():
     model = Whole()
     answer = ChatResult(generations=[ChatGeneration(message=AIMessage("own"))])
-    vars(model)["_generate"] = lambda messages, **kwargs: answer
+    vars(model)["_generate"] = lambda *args, **kwargs: answer
     count = Count()
     with count.guard().active():
         assert (await model.ainvoke("hi")).content == "own"
@@ -238,6 +239,32 @@ async def test_installing_again_wraps_nothing_twice():
     before = Scripted._generate
     install()
     assert Scripted._generate is before
+
+
+async def test_what_was_awaitable_still_looks_so():
+    install()
+    for method in (BaseTool.ainvoke, BaseTool.arun, Scripted._agenerate):
+        assert inspect.iscoroutinefunction(method)
+
+
+async def test_what_a_call_leaves_running_is_no_part_of_it():
+    class Leaving(Whole):
+        left: list[asyncio.Task]
+
+        async def _agenerate(self, messages, stop=None, run_manager=None, **kwargs):
+            if not self.left:
+                self.left.append(asyncio.create_task(self._later(messages)))
+            return await super()._agenerate(messages, stop, run_manager, **kwargs)
+
+        async def _later(self, messages):
+            await asyncio.sleep(0.01)
+            return await self._agenerate(messages)
+
+    count, model = Count(), Leaving(left=[])
+    with count.guard().active():
+        await model.ainvoke("hi")
+        await model.left[0]
+    assert points(count) == BOTH * 2
 
 
 async def test_outside_of_a_run_nothing_fires_and_nothing_is_counted():

@@ -2,8 +2,10 @@
 
 import asyncio
 import uuid
+from typing import Annotated, TypedDict
 
 import pytest
+from langgraph.channels import DeltaChannel
 from langgraph.types import Command
 
 from checkrail.runs.graphs.checkpoints import (
@@ -201,3 +203,41 @@ async def test_an_answer_given_in_the_library_is_no_run_of_ours(asking, saver, r
     before = await standing(asking, thread_id)
     await delete_run(saver, thread_id, str(uuid.uuid4()))
     assert await standing(asking, thread_id) == before
+
+
+class Deltas(TypedDict):
+    said: Annotated[list, DeltaChannel(lambda said, more: [*said, *(w for x in more for w in x)])]
+
+
+@pytest.mark.parametrize("durability", ["async", "exit"])
+async def test_a_thread_that_is_kept_as_changes_is_taken_back_too(
+    saver, run, thread_id, durability
+):
+    graph = chain(part, state=Deltas, checkpointer=saver)
+    await run(graph, {"said": ["me"]}, durability=durability)
+    before, counted = await standing(graph, thread_id), await left(saver, thread_id)
+    ran = await run(graph, {"said": ["wrong"]}, durability=durability)
+    await delete_run(saver, thread_id, ran.run_id)
+    assert await standing(graph, thread_id) == before
+    assert await left(saver, thread_id) == counted
+    await run(graph, {"said": ["right"]}, durability=durability)
+    kept = (await graph.aget_state(at(thread_id))).values["said"]
+    assert kept == ["me", "bye", "right", "bye"]
+
+
+async def test_a_thread_that_is_kept_as_changes_cannot_be_pruned(saver, run, thread_id):
+    graph = chain(part, state=Deltas, checkpointer=saver)
+    before = (await run(graph, {"said": ["me"]})).outcome.values
+    with pytest.raises(NotImplementedError, match="DeltaChannel"):
+        await prune(saver, [thread_id])
+    assert (await graph.aget_state(at(thread_id))).values == before
+
+
+async def test_what_fails_half_way_changes_nothing(saver, run, thread_id):
+    graph = chain(greet, checkpointer=saver)
+    await run(graph, {"said": ["me"]})
+    before = await left(saver, thread_id)
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        await copy_thread(saver, thread_id, thread_id)
+    assert await left(saver, thread_id) == before
+    assert (await run(graph, {"said": ["me"]})).outcome.values["count"] == 2

@@ -272,12 +272,14 @@ memory = StateGraph(Memory).add_node("remember", remember).add_edge(START, "reme
 class Flood(TypedDict, total=False):
     events: int
     size: int
+    name: str
 
 
 def pour(state: Flood) -> Flood:
     write = get_stream_writer()
+    named = {"name": state["name"]} if "name" in state else {}
     for number in range(state["events"]):
-        write({"n": number, "pad": "x" * state.get("size", 0)})
+        write({**named, "n": number, "pad": "x" * state.get("size", 0)})
     return {}
 
 

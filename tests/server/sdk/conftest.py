@@ -1,3 +1,6 @@
+import asyncio
+import contextlib
+
 import pytest
 
 from .support import Awaited
@@ -32,3 +35,23 @@ async def client(pair, server):
 async def thread(client):
     """The id of a new thread."""
     return (await client.threads.create())["thread_id"]
+
+
+@pytest.fixture
+async def aclient(server):
+    """The async client, whatever the other half of the pair is."""
+    async with server.client(timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(params=["sse", "websocket"])
+def opened(request, aclient):
+    """Open a stream of a thread, a new one unless it is named; who hangs is told in time."""
+
+    @contextlib.asynccontextmanager
+    async def stream(assistant, thread=None):
+        made = aclient.threads.stream(thread, assistant_id=assistant, transport=request.param)
+        async with asyncio.timeout(60), made as entered:
+            yield entered
+
+    return stream

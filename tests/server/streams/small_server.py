@@ -12,6 +12,7 @@ from langgraph.types import Command
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocketDisconnect
 
 from checkrail.runs.jsons import dumps, jsonable
 from checkrail.server.streams.channels import Subscription
@@ -110,9 +111,9 @@ class Thread:
 class Served:
     """Threads of one graph over HTTP."""
 
-    def __init__(self, graph, *, delay=0.0):
+    def __init__(self, graph, *, quick=False):
         self.graph = graph
-        self.delay = delay
+        self.quick = quick
         self.threads = {}
         self.running = set()
         self.app = Starlette(routes=[
@@ -142,7 +143,8 @@ class Served:
         task = asyncio.create_task(thread.execute(run, given))
         self.running.add(task)
         task.add_done_callback(self.running.discard)
-        await asyncio.sleep(self.delay)  # with one, quick runs are over before the answer
+        if self.quick:  # the run is over before its client has the answer
+            await asyncio.wait([task])
         through = cursor_of(run.base_seq)
         return JSONResponse(success(command.id, {"run_id": run.id}, applied_through=through))
 
@@ -168,8 +170,17 @@ class Served:
         command = parse_command(await websocket.receive_json())
         answer = success(command.id, {"subscription_id": "s1"})
         await websocket.send_text(dumps(answer).decode())
-        with contextlib.suppress(Exception):  # the other side has gone
-            async for one in thread.envelopes(command.params):
+        sending = asyncio.create_task(self.sent(websocket, thread.envelopes(command.params)))
+        try:
+            while True:
+                await websocket.receive_text()
+        except WebSocketDisconnect:
+            sending.cancel()
+            await asyncio.wait([sending])
+
+    async def sent(self, websocket, envelopes):
+        async with contextlib.aclosing(envelopes):
+            async for one in envelopes:
                 if one is not None:
                     await websocket.send_text(dumps(one).decode())
 

@@ -1,6 +1,7 @@
 """The real client against a small server that uses our views."""
 
 import asyncio
+import time
 
 import pytest
 from langgraph_sdk import get_client, get_sync_client
@@ -36,7 +37,7 @@ async def test_a_run_is_followed_to_its_output(transport):
 
 @both
 async def test_a_run_that_is_over_before_anybody_listens_is_told_all_the_same(transport):
-    with serving(agent(), delay=0.5) as (_, url):
+    with serving(agent(), quick=True) as (_, url):
         async with (
             get_client(url=url) as client,
             client.threads.stream(assistant_id="a", transport=transport) as thread,
@@ -50,7 +51,7 @@ async def test_a_run_that_is_over_before_anybody_listens_is_told_all_the_same(tr
 
 @both
 async def test_messages_and_tool_calls_are_read_as_they_were_spoken(transport):
-    with serving(agent(), delay=0.3) as (_, url):
+    with serving(agent(), quick=True) as (_, url):
         async with (
             get_client(url=url) as client,
             client.threads.stream(assistant_id="a", transport=transport) as thread,
@@ -77,7 +78,7 @@ async def test_messages_and_tool_calls_are_read_as_they_were_spoken(transport):
 
 @both
 async def test_subgraphs_are_found_with_what_they_say(transport):
-    with serving(parent(), delay=0.3) as (_, url):
+    with serving(parent(), quick=True) as (_, url):
         async with (
             get_client(url=url) as client,
             client.threads.stream(assistant_id="a", transport=transport) as thread,
@@ -85,7 +86,8 @@ async def test_subgraphs_are_found_with_what_they_say(transport):
             await thread.run.start(input=ASK)
             found = [handle async for handle in thread.subgraphs]
             (child,) = found
-            texts = [str(await message.text) async for message in child.messages]
+            messages = [message async for message in child.messages]
+            texts = [str(await message.text) for message in messages]
     assert child.path[0].startswith("child:")
     assert child.status == "completed"
     assert texts == ["Let me", "Done"]
@@ -111,9 +113,9 @@ async def test_an_interrupt_is_asked_and_answered(transport, make):
 
 
 @both
-@pytest.mark.parametrize("delay", [0.0, 0.5], ids=["slow", "quick"])
-async def test_a_second_run_is_not_taken_for_the_first(transport, delay):
-    with serving(agent(), delay=delay) as (served, url):
+@pytest.mark.parametrize("quick", [False, True], ids=["slow", "quick"])
+async def test_a_second_run_is_not_taken_for_the_first(transport, quick):
+    with serving(agent(), quick=quick) as (served, url):
         async with get_client(url=url) as client:
             async with client.threads.stream(assistant_id="a", transport=transport) as thread:
                 await thread.run.start(input=ASK)
@@ -147,12 +149,31 @@ def test_the_sync_client_follows_an_interrupt_to_the_end(transport):
         client.threads.stream(assistant_id="a", transport=transport) as thread,
     ):
         thread.run.start(input=ASK)
-        values = [*thread.values]
+        deadline = time.monotonic() + 10
+        while not thread.interrupted and time.monotonic() < deadline:
+            time.sleep(0.01)
         (request,) = thread.interrupts
         thread.run.respond("yes", interrupt_id=request["interrupt_id"])
-        output = thread.output.with_timeout(10)() if callable(thread.output) else thread.output
-    assert len(values[-1]["messages"]) == 2
+        output = thread.output
+    assert request["value"] == {"ask": "x"}
     assert last_text(output) == "Done"
+
+
+@both
+def test_the_sync_client_reads_values_messages_and_tool_calls(transport):
+    with (
+        serving(agent(), quick=True) as (_, url),
+        get_sync_client(url=url) as client,
+        client.threads.stream(assistant_id="a", transport=transport) as thread,
+    ):
+        thread.run.start(input=ASK)
+        seen = [*thread.interleave_projections(["values", "messages", "tool_calls"])]
+        texts = [str(item.text) for channel, item in seen if channel == "messages"]
+        outputs = [item.output["content"] for channel, item in seen if channel == "tool_calls"]
+    states = [item for channel, item in seen if channel == "values"]
+    assert [len(state["messages"]) for state in states] == [1, 2, 3, 4]
+    assert texts == ["Let me", "Done"]
+    assert outputs == ["saw x"]
 
 
 async def test_a_stream_with_a_wrong_filter_is_refused():
@@ -166,7 +187,7 @@ async def test_a_stream_with_a_wrong_filter_is_refused():
 
 
 async def test_the_older_streams_are_read_by_the_client_and_resumed():
-    with serving(agent(), delay=0.5) as (served, url):
+    with serving(agent(), quick=True) as (served, url):
         async with get_client(url=url) as client:
             async with client.threads.stream(assistant_id="a") as thread:
                 run_id = (await thread.run.start(input=ASK))["run_id"]

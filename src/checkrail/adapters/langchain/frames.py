@@ -27,36 +27,40 @@ class ModelFrame:
     is one request as long as it says the same to a model of the same name.
     """
 
-    __slots__ = ("guard", "messages", "model", "name", "told")
+    __slots__ = ("guard", "messages", "model", "name", "over", "told")
 
     def __init__(self, guard: Guard, model: Any, name: str, messages: Sequence[Any]) -> None:
         self.guard = guard
         self.model = model
         self.name = name
         self.messages = messages
+        self.over = False
         self.told: list[Told] = []
 
     def same(self, guard: Guard, model: Any, name: str, messages: Any) -> bool:
         """Say whether a call is a part of this request."""
         known = model is self.model or name == self.name
-        return guard is self.guard and known and alike(self.messages, messages)
+        mine = guard is self.guard and not self.over
+        return mine and known and alike(self.messages, messages)
 
 
 class ToolFrame:
     """One call of a tool, as hooks have let it pass."""
 
-    __slots__ = ("given", "guard", "id", "tool")
+    __slots__ = ("given", "guard", "id", "over", "tool")
 
     def __init__(self, guard: Guard, tool: Any, id: str | None, given: Any) -> None:
         self.guard = guard
         self.tool = tool
         self.id = id
         self.given = given
+        self.over = False
 
     def same(self, guard: Guard, tool: Any, id: str | None, given: Any) -> bool:
         """Say whether a call is a part of this one, such as `run` in a thread of `arun`."""
-        mine = guard is self.guard and tool is self.tool and id == self.id
-        return mine and (given is self.given or given == self.given)
+        mine = guard is self.guard and not self.over
+        known = tool is self.tool and id == self.id
+        return mine and known and (given is self.given or given == self.given)
 
 
 def alike(ours: Sequence[Any], theirs: Any) -> bool:

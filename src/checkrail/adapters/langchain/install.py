@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -120,14 +121,22 @@ def _door(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def entered(self: Any, *args: Any, **kwargs: Any) -> Any:
-        guard = ACTIVE.get()
-        if guard is not None:
-            _cover(self)
-            if original.__name__ in CACHED and any(guard.scope.has(point) for point in ASKING):
-                self = _uncached(self)
-        return original(self, *args, **kwargs)
+        return original(_looked_at(self, original.__name__), *args, **kwargs)
 
-    return entered
+    @functools.wraps(original)
+    async def aentered(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return await original(_looked_at(self, original.__name__), *args, **kwargs)
+
+    return aentered if inspect.iscoroutinefunction(original) else entered
+
+
+def _looked_at(thing: Any, door: str) -> Any:
+    guard = ACTIVE.get()
+    if guard is None:
+        return thing
+    _cover(thing)
+    asking = door in CACHED and any(guard.scope.has(point) for point in ASKING)
+    return _uncached(thing) if asking else thing
 
 
 def _cover(thing: Any) -> None:

@@ -65,10 +65,11 @@ class Course:
 
 @contextmanager
 def acting(act: Act) -> Iterator[None]:
-    """Perform a call, as a part of itself."""
+    """Perform a call; what it leaves running is no part of it any more."""
     try:
         yield
     finally:
+        act.frame.over = True
         act.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
@@ -102,6 +103,11 @@ async def _sqlite_store(
 ) -> AsyncIterator[BaseStore]:
     from langgraph.store.sqlite.aio import AsyncSqliteStore
 
+    if index and not hasattr(sqlite3.Connection, "enable_load_extension"):
+        raise RuntimeError(
+            "A store with an index needs SQLite extensions, and this Python was built without "
+            "them. Use a Python that has them, or PostgreSQL, or leave out store.index"
+        )
     async with _sqlite(url, isolation_level=None) as connection:
         await connection.execute("PRAGMA journal_mode=WAL")
         store = AsyncSqliteStore(connection, index=cast("Any", index), ttl=cast("Any", ttl))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
 
 from checkrail.runs.jsons import jsonable
 
@@ -18,12 +18,24 @@ log = logging.getLogger("checkrail.runs.graphs")
 
 def schemas(graph: Graph, graph_id: str) -> dict[str, Any]:
     """Give the JSON Schemas of a graph; those that cannot be told are none."""
-    context = _told(graph_id, "context", graph.get_context_jsonschema)
+    context = _told(graph_id, "context", graph.get_context_jsonschema, lambda: _context(graph))
     return {
         "graph_id": graph_id,
-        "input_schema": _told(graph_id, "input", graph.get_input_jsonschema),
-        "output_schema": _told(graph_id, "output", graph.get_output_jsonschema),
-        "state_schema": _told(graph_id, "state", lambda: _state_schema(graph)),
+        "input_schema": _told(
+            graph_id,
+            "input",
+            graph.get_input_jsonschema,
+            lambda: _channels(graph, "Input", _declared(graph, "input_schema")),
+        ),
+        "output_schema": _told(
+            graph_id,
+            "output",
+            graph.get_output_jsonschema,
+            lambda: _channels(graph, "Output", _declared(graph, "output_schema")),
+        ),
+        "state_schema": _told(
+            graph_id, "state", lambda: _channels(graph, "State", graph.stream_channels_list)
+        ),
         "config_schema": context or {"type": "object", "properties": {}},
         "context_schema": context,
     }
@@ -46,23 +58,39 @@ async def subgraphs(
     return {name: schemas(subgraph, graph_id) async for name, subgraph in found}  # type: ignore[arg-type]
 
 
-def _told(graph_id: str, what: str, tell: Callable[[], dict[str, Any] | None]) -> Any:
-    try:
-        return tell()
-    except Exception as error:  # noqa: BLE001 - a type that has no schema is no reason to fail
-        log.debug("graph %r has no %s schema: %s", graph_id, what, error)
-        return None
+def _told(graph_id: str, what: str, *ways: Callable[[], dict[str, Any] | None]) -> Any:
+    """Tell a schema in the first way that works.
+
+    LangGraph's own way fails for a plain `TypedDict` before Python 3.12: pydantic refuses it.
+    """
+    for tell in ways:
+        try:
+            return tell()
+        except Exception as error:  # noqa: BLE001 - a type without a schema is no reason to fail
+            log.debug("graph %r has no %s schema: %s", graph_id, what, error)
+    return None
 
 
-def _state_schema(graph: Graph) -> dict[str, Any]:
+def _declared(graph: Graph, which: str) -> Iterable[str]:
+    builder = graph.builder  # type: ignore[attr-defined]
+    return [*builder.schemas[getattr(builder, which)]]
+
+
+def _channels(graph: Graph, name: str, channels: Iterable[str]) -> dict[str, Any]:
     from langgraph.channels.base import BaseChannel
+
+    found = {key: graph.channels[key] for key in channels}
+    kept = {key: each.UpdateType for key, each in found.items() if isinstance(each, BaseChannel)}
+    return _schema(graph.get_name(name), kept)
+
+
+def _context(graph: Graph) -> dict[str, Any] | None:
+    declared = graph.context_schema
+    return None if declared is None else _schema(declared.__name__, get_type_hints(declared))
+
+
+def _schema(name: str, types: Mapping[str, Any]) -> dict[str, Any]:
     from pydantic import create_model
 
-    channels = {name: graph.channels[name] for name in graph.stream_channels_list}
-    fields: dict[str, Any] = {
-        name: (channel.UpdateType, None)
-        for name, channel in channels.items()
-        if isinstance(channel, BaseChannel)
-    }
-    model = create_model(graph.get_name("State"), **fields)
-    return dict(model.model_json_schema())
+    fields: dict[str, Any] = {key: (kind, None) for key, kind in types.items()}
+    return dict(create_model(name, **fields).model_json_schema())

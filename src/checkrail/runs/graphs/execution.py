@@ -78,9 +78,16 @@ async def _given(graph: Graph, request: GraphRequest) -> Any:
         if await latest_of_run(saver, thread_id, run_id):
             return None
         await put_back(saver, thread_id, run_id)
-    if saver and request.continues:
+    if saver and (request.continues or _keeps_deltas(graph)):
         await hold(saver, thread_id, run_id)
     return input_of(request)
+
+
+def _keeps_deltas(graph: Graph) -> bool:
+    """Whether the graph keeps even an input with the checkpoint before it."""
+    from langgraph.channels import DeltaChannel
+
+    return any(type(channel) is DeltaChannel for channel in graph.channels.values())
 
 
 def _stream(

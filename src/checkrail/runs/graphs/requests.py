@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from checkrail.runs.graphs.users import graph_user
+from checkrail.runs.graphs.users import GraphUser, graph_user
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -67,9 +67,7 @@ def config_of(request: GraphRequest) -> RunnableConfig:
         "run_id": _uuid(request.run_id),
     }
     if request.user is not None:
-        user = graph_user(request.user)
-        config["configurable"]["langgraph_auth_user"] = user
-        config["configurable"]["langgraph_auth_permissions"] = user["permissions"]
+        config["configurable"] |= _user(graph_user(request.user))
     if request.callbacks:
         config["callbacks"] = [*(given.get("callbacks") or ()), *request.callbacks]
     return config  # type: ignore[return-value]
@@ -97,9 +95,16 @@ def _known(request: GraphRequest) -> dict[str, Any]:
         "run_id": request.run_id,
         "assistant_id": request.assistant_id,
         "graph_id": request.graph_id,
-        "langgraph_auth_user_id": getattr(request.user, "identity", None),
     }
     return {key: value for key, value in known.items() if value is not None}
+
+
+def _user(user: GraphUser) -> dict[str, Any]:
+    return {
+        "langgraph_auth_user": user,
+        "langgraph_auth_user_id": user.identity,
+        "langgraph_auth_permissions": user.permissions,
+    }
 
 
 def _addressed(request: GraphRequest) -> dict[str, Any]:

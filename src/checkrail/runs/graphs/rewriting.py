@@ -23,32 +23,36 @@ _TASKS = "__pregel_tasks"
 
 async def write_back(graph: Graph, thread_id: str, values: Any) -> None:
     """Let a thread's state be these values, given as JSON; what they do not change stays itself."""
-    saver: Any = graph.checkpointer
-    saved = await saver.aget_tuple(config_at(thread_id))
+    saved, now = await _standing(graph, thread_id)
     if saved is None:
         return
-    told = _told(graph, values)
+    told = _by_channel(graph, values)
     changed = {
-        name: _revived(graph, name, saved.checkpoint["channel_values"].get(name), told[name])
-        for name in _names(graph)
-        if name in told and told[name] != _shown(saved, name)
+        name: _revived(graph, name, now.get(name), told[name])
+        for name in graph.stream_channels_list
+        if name in told and told[name] != jsonable(now.get(name))
     }
     await _put(graph, saved, changed)
 
 
 async def stopped_with(graph: Graph, thread_id: str, update: Mapping[str, Any] | None) -> Any:
     """End a thread's work where it stands, with an update to its state; give its values."""
-    saver: Any = graph.checkpointer
-    saved = await saver.aget_tuple(config_at(thread_id))
+    saved, now = await _standing(graph, thread_id)
     if saved is None:
         return jsonable(dict(update or {}))
-    changed = {
-        name: _reduced(graph, name, saved.checkpoint["channel_values"], value)
-        for name, value in (update or {}).items()
-        if name in _names(graph)
-    }
-    await _put(graph, saved, changed)
+    for name, given in (update or {}).items():
+        if name in graph.stream_channels_list:
+            now[name] = _reduced(graph, name, now, given)
+    await _put(graph, saved, now)
     return jsonable((await graph.aget_state(config_at(thread_id))).values)
+
+
+async def _standing(graph: Graph, thread_id: str) -> tuple[CheckpointTuple | None, dict[str, Any]]:
+    """Give a thread's last checkpoint, and its values with what finished after it."""
+    saver: Any = graph.checkpointer
+    saved = await saver.aget_tuple(config_at(thread_id))
+    state = await graph.aget_state(config_at(thread_id))
+    return saved, _by_channel(graph, state.values)
 
 
 async def _put(graph: Graph, saved: CheckpointTuple, changed: Mapping[str, Any]) -> None:
@@ -83,27 +87,18 @@ def _rewritten(graph: Graph, last: Checkpoint, changed: Mapping[str, Any], step:
     return made
 
 
-def _names(graph: Graph) -> list[str]:
-    return [*graph.stream_channels_list]
-
-
-def _told(graph: Graph, values: Any) -> dict[str, Any]:
+def _by_channel(graph: Graph, values: Any) -> dict[str, Any]:
     """Give values by channel; a graph with one output has them without its name."""
     output = graph.stream_channels_asis
     return {output: values} if isinstance(output, str) else dict(values or {})
 
 
-def _shown(saved: CheckpointTuple, name: str) -> Any:
-    return jsonable(saved.checkpoint["channel_values"].get(name))
-
-
-def _reduced(graph: Graph, name: str, values: Mapping[str, Any], given: Any) -> Any:
-    from langgraph._internal._typing import MISSING
-
+def _reduced(graph: Graph, name: str, now: Mapping[str, Any], given: Any) -> Any:
     channel: Any = graph.channels[name]
-    taken = channel.from_checkpoint(values.get(name, MISSING))
+    empty = channel.copy()
+    taken = channel.from_checkpoint(now[name]) if name in now else empty
     taken.update([given])
-    return taken.checkpoint()
+    return taken.get()
 
 
 def _revived(graph: Graph, name: str, was: Any, told: Any) -> Any:

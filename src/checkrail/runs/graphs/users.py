@@ -7,20 +7,19 @@ from typing import Any
 
 from checkrail.engine.frozen import thaw
 
-_FIELDS = ("identity", "email", "org_id")
+_FIELDS = ("identity", "email", "org_id", "permissions")
 
 
 class GraphUser(Mapping[str, Any]):
     """A user of the server, with whatever its authentication told of them."""
 
     def __init__(self, user: Any) -> None:
-        told = {name: getattr(user, name, None) for name in _FIELDS}
+        told = dict(user) if isinstance(user, Mapping) else _told(user)
         self._fields: dict[str, Any] = {
             "display_name": told["identity"],
             "is_authenticated": True,
-            **thaw(getattr(user, "extras", None) or {}),
-            **{name: value for name, value in told.items() if value is not None},
-            "permissions": [*(getattr(user, "permissions", None) or ())],
+            **told,
+            "permissions": [*(told.get("permissions") or ())],
         }
 
     @property
@@ -64,4 +63,10 @@ class GraphUser(Mapping[str, Any]):
 
 def graph_user(user: Any) -> Any:
     """Give a user as graphs expect one."""
-    return user if user is None or isinstance(user, Mapping) else GraphUser(user)
+    return user if user is None or isinstance(user, GraphUser) else GraphUser(user)
+
+
+def _told(user: Any) -> dict[str, Any]:
+    given = {name: getattr(user, name, None) for name in _FIELDS}
+    known = {name: value for name, value in given.items() if value is not None}
+    return {**thaw(getattr(user, "extras", None) or {}), **known}

@@ -88,6 +88,11 @@ RUNS = _rules(
     "POST   /runs/stream                                    create_run",
     "POST   /runs/wait                                      create_run",
     "POST   /runs/cancel                                    update",
+    "GET    /runs                                           search",
+    "GET    /runs/{run_id}                                  read",
+    "GET    /runs/{run_id}/hooks                            read",
+    "GET    /runs/{run_id}/events                           read",
+    "POST   /runs/{run_id}/cancel                           update",
 )
 
 CRONS = _rules(
@@ -96,6 +101,7 @@ CRONS = _rules(
     "POST   /runs/crons                                     create",
     "POST   /runs/crons/search                              search",
     "POST   /runs/crons/count                               search",
+    "GET    /runs/crons/{cron_id}                           read",
     "PATCH  /runs/crons/{cron_id}                           update",
     "DELETE /runs/crons/{cron_id}                           delete",
 )

@@ -119,6 +119,7 @@ def _runs() -> None:
         sa.Column("started_at", sa.Double()),
         sa.Column("ended_at", sa.Double()),
     )
+    op.create_index("runs_by_base", "runs", ["thread_id", "base_seq"])
     where = sa.text("worker_id IS NULL AND phase IN ('starting', 'ready')")
     op.create_index("runs_claimable", "runs", ["seq"], sqlite_where=where, postgresql_where=where)
     where = sa.text("ended_at IS NOT NULL")

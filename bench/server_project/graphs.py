@@ -1,0 +1,16 @@
+"""The graph that the server is measured with: one node, which counts."""
+
+from typing import TypedDict
+
+from langgraph.graph import END, START, StateGraph
+
+
+class State(TypedDict):
+    count: int
+
+
+async def add(state: State) -> State:
+    return {"count": state["count"] + 1}
+
+
+one = StateGraph(State).add_node("add", add).add_edge(START, "add").add_edge("add", END).compile()

@@ -1,0 +1,110 @@
+"""The database of a project, for commands that work on it while a server runs or not."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from checkrail.cli.app import FAILED, REFUSED_FILE
+from checkrail.cli.files import read, tell
+from checkrail.cli.show import as_json, shown
+from checkrail.engine.errors import CheckrailError
+from checkrail.engine.extras import needs
+
+if TYPE_CHECKING:
+    from checkrail.config import Loaded
+    from checkrail.config.server import ServerConfig
+    from checkrail.store.database import Database
+
+SQLITE = "SQLite"
+POSTGRES = "PostgreSQL"
+
+
+class DatabaseFailed(click.ClickException):
+    """The database is not there, or cannot do what it was asked to."""
+
+    exit_code = FAILED
+
+
+def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--config` to a command."""
+    told = "The project: its file, or its folder.  [default: this folder]"
+    return click.option("--config", metavar="PATH", envvar="CHECKRAIL_CONFIG", help=told)(command)
+
+
+def project(path: str | None, *, as_data: bool) -> Loaded:
+    """Load the project of a file or folder, or print what is wrong with it and leave."""
+    from checkrail.config import ConfigError
+    from checkrail.config.project import find_project
+
+    try:
+        file = find_project(path or ".")
+    except ConfigError as error:
+        if as_data:
+            found = [*map(dataclasses.asdict, error.problems)]
+            click.echo(as_json({"file": path or ".", "ok": False, "problems": found}))
+        else:
+            tell(error.problems, "red")
+        sys.exit(REFUSED_FILE)
+    return read(file, as_data=as_data)
+
+
+def url_of(config: ServerConfig) -> str:
+    """Give the URL of a project's database; the folder of a SQLite file is made."""
+    with needs("sqlalchemy", "the server's database", "server"):
+        from checkrail.store.engines import sqlite_url
+    if config.database is not None:
+        return config.database
+    config.data_dir.mkdir(parents=True, exist_ok=True)
+    return sqlite_url(config.data_dir / "checkrail.db")
+
+
+def place_of(config: ServerConfig, kind: str) -> str:
+    """Say where a database is, without what nobody is to see."""
+    return kind if config.database is not None else f"{kind} in {config.data_dir / 'checkrail.db'}"
+
+
+@contextlib.contextmanager
+def opened(loaded: Loaded) -> Iterator[Database]:
+    """Open the database of a project; what goes wrong inside is told without any secret."""
+    with told_plainly(loaded):
+        url = url_of(loaded.server)
+        from checkrail.store import database
+
+        with database.opened(url) as found:
+            yield found
+
+
+@contextlib.contextmanager
+def told_plainly(loaded: Loaded) -> Iterator[None]:
+    """Tell errors of the database in a line."""
+    try:
+        yield
+    except CheckrailError as error:
+        raise DatabaseFailed(shown(loaded.scrubbed(str(error)))) from None
+    except OSError as error:
+        told = f"{error.filename or loaded.server.data_dir} cannot be used: {error.strerror}"
+        raise DatabaseFailed(shown(told)) from None
+    except Exception as error:
+        if not _of_database(error):
+            raise
+        raise DatabaseFailed(_reason(loaded, error)) from None
+
+
+def _of_database(error: Exception) -> bool:
+    """Say whether an error is one of the packages that talk to databases."""
+    return type(error).__module__.partition(".")[0] in ("sqlalchemy", "psycopg", "psycopg_pool")
+
+
+def _reason(loaded: Loaded, error: Exception) -> str:
+    said = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
+    first = shown(loaded.scrubbed(said.splitlines()[0]))
+    hint = "See that it runs, and that CHECKRAIL_DATABASE_URL or `database` names it rightly"
+    if loaded.server.database is None:
+        hint = f"See that {loaded.server.data_dir} can be written to"
+    return f"the database cannot be used: {first}. {hint}"

@@ -1,0 +1,86 @@
+"""`checkrail db` brings the database of a project to the tables that this version knows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from checkrail.cli.databases import POSTGRES, SQLITE, config_option, opened, place_of, project
+from checkrail.cli.show import as_json, console
+
+if TYPE_CHECKING:
+    from checkrail.config import Loaded
+    from checkrail.config.server import ServerConfig
+    from checkrail.store.database import Database
+
+
+@click.group(epilog="Example: checkrail db upgrade")
+def command() -> None:
+    """Bring the server's database up to date, or say which version it has.
+
+    It is the one that CHECKRAIL_DATABASE_URL or the project's file names, or else SQLite in the
+    data folder of the project. A server that starts does this for SQLite by itself.
+    """
+
+
+@command.command("upgrade", epilog="Example: checkrail db upgrade --config checkrail.yaml")
+@config_option
+@click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
+def upgrade(config: str | None, *, as_data: bool) -> None:
+    """Make the tables that this version needs, or change those of an older one.
+
+    Run it before a new version starts on PostgreSQL. Doing it twice, or twice at once, does no
+    harm.
+    """
+    loaded = project(config, as_data=as_data)
+    with opened(loaded) as database:
+        from checkrail.store import migrate
+
+        before, after = migrate.upgrade(database.engine)
+        if database.postgres:
+            asyncio.run(_make_langgraph_tables(loaded))
+        told = _told(loaded, database) | {"from": before, "to": after, "changed": before != after}
+    if as_data:
+        click.echo(as_json(told))
+        return
+    place = place_of(loaded.server, told["database"])
+    done = f"{before or 'nothing'} → {after}" if told["changed"] else f"{after} already"
+    console().print(f"{place}: {done}", markup=False)
+
+
+async def _make_langgraph_tables(loaded: Loaded) -> None:
+    """Make the tables of LangGraph's checkpointer and store, which do so when they are opened."""
+    from checkrail.runs.graphs.checkpoints import open_checkpointer, open_store
+
+    config: ServerConfig = loaded.server
+    assert config.database is not None  # noqa: S101 - it is PostgreSQL's
+    index: dict[str, Any] | None = dict(config.store.index) if config.store.index else None
+    async with open_checkpointer(config.database, size=1), open_store(config.database, index):
+        pass
+
+
+@command.command("version", epilog="Example: checkrail db version --json")
+@config_option
+@click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
+def version(config: str | None, *, as_data: bool) -> None:
+    """Say which version the tables have, and which one is needed."""
+    loaded = project(config, as_data=as_data)
+    with opened(loaded) as database:
+        from checkrail.store import migrate
+
+        found, needed = migrate.version(database.engine), migrate.head()
+        told = _told(loaded, database)
+    if as_data:
+        click.echo(as_json(told | {"version": found, "needed": needed}))
+        return
+    place = place_of(loaded.server, told["database"])
+    says = f"version {found}" if found else "no tables yet"
+    advice = "" if found == needed else f", and {needed} is needed: checkrail db upgrade"
+    console().print(f"{place}: {says}{advice}", markup=False)
+
+
+def _told(loaded: Loaded, database: Database) -> dict[str, Any]:
+    file = None if loaded.server.database else str(loaded.server.data_dir / "checkrail.db")
+    return {"database": POSTGRES if database.postgres else SQLITE, "file": file}

@@ -1,0 +1,149 @@
+"""A run on the terminal: what is known of it, and its hooks beside its agent in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, cast
+
+from rich.table import Table
+from rich.text import Text
+
+from checkrail.cli.recorded import Recorded, endings, seconds, times, unfinished
+from checkrail.cli.show import shown
+from checkrail.cli.timeline import timeline
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from checkrail.engine.records import HookRecord
+
+Run = Mapping[str, Any]
+
+SAME = {"running": "running", "success": "success", "error": "error", "pending": "queued"}
+"""The phases that say no more than their status."""
+
+STYLES = {"success": "green", "error": "red", "timeout": "red", "interrupted": "yellow"}
+SHOWN_GAP = 0.001  # seconds
+
+
+def status_of(run: Run) -> Text:
+    """Say how a run is, with its phase where that says more."""
+    status, phase = run["status"], run["phase"]
+    more = "" if phase in (status, SAME.get(status)) else f" ({phase})"
+    return Text(shown(f"{status}{more}"), style=STYLES.get(status, "cyan"))
+
+
+def lasted(seconds: float) -> str:
+    """Write a time that passed."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def runs_table(runs: Sequence[Run], now: float) -> Table:
+    """Show runs, one a line."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("run", "agent", "status", "asked for", "took", "why"):
+        table.add_column(title, no_wrap=True)
+    for run in runs:
+        table.add_row(
+            Text(run["run_id"], style="bold"),
+            Text(shown(run["agent_name"])),
+            status_of(run),
+            Text(f"{lasted(now - (seconds(run['created_at']) or now))} ago", style="dim"),
+            Text(_took(run, now)),
+            Text(_why(run)),
+        )
+    return table
+
+
+def _took(run: Run, now: float) -> str:
+    started = seconds(run["started_at"])
+    return "" if started is None else lasted((seconds(run["ended_at"]) or now) - started)
+
+
+def _why(run: Run) -> str:
+    reason = run["block_reason"] or run["error"] or ""
+    by = f"{run['blocked_by']}: " if run["blocked_by"] else ""
+    line = " ".join(shown(f"{by}{reason}").split())
+    return line if len(line) <= 100 else f"{line[:99]}…"
+
+
+def print_run(out: Console, run: Run, records: Sequence[Recorded], now: float) -> None:
+    """Print all that is known of a run."""
+    out.print(f"run {run['run_id']} of {shown(run['agent_name'])}", style="bold", markup=False)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in _facts(run, records, now):
+        table.add_row(Text(f"  {name}", style="dim"), value)
+    out.print(table)
+    print_timeline(out, run, records, now)
+
+
+def _facts(run: Run, records: Sequence[Recorded], now: float) -> Iterator[tuple[str, Text]]:
+    yield "status", status_of(run)
+    if run["block_reason"] or run["blocked_by"]:
+        by = f"by {run['blocked_by']}: " if run["blocked_by"] else ""
+        yield "blocked", Text(shown(f"{by}{run['block_reason'] or ''}"), style="red")
+    elif run["error"]:
+        kind = f"{run['error_type']}: " if run["error_type"] else ""
+        yield "error", Text(shown(f"{kind}{run['error']}"), style="red")
+    if run["cancel_reason"]:
+        yield "cancelled", Text(shown(run["cancel_reason"]))
+    yield "thread", Text(run["thread_id"])
+    yield "asked for", Text(f"{run['created_at']} ({shown(run['origin'])})")
+    if run["attempt"] > 1:
+        yield "attempts", Text(str(run["attempt"]))
+    yield "time", Text(_time(run, records, now))
+    for model, used in (run["usage"] or {}).items():
+        yield "usage", Text(shown(f"{model}: {_usage(used)}"))
+    for delivery in run.get("deliveries", ()):
+        yield "delivery", _delivery(delivery)
+
+
+def _time(run: Run, records: Sequence[Recorded], now: float) -> str:
+    ended = endings(records)
+    split = times(run, ended, now)
+    calls = f"{len(ended)} {'call' if len(ended) == 1 else 'calls'}"
+    told = f"agent {lasted(split.agent)}, hooks {lasted(split.hooks)} in {calls}"
+    return told + (f", waited {lasted(split.waiting)}" if split.waiting >= SHOWN_GAP else "")
+
+
+def _usage(used: Any) -> str:
+    if not isinstance(used, Mapping):
+        return str(used)
+    words = {"input_tokens": "in", "output_tokens": "out", "total_tokens": "in all"}
+    return ", ".join(f"{used[key]} {word}" for key, word in words.items() if key in used)
+
+
+def _delivery(owed: Mapping[str, Any]) -> Text:
+    style = {"done": "green", "dead": "red"}.get(owed["status"], "yellow")
+    tries = "" if owed["attempts"] == 1 else f" after {owed['attempts']} attempts"
+    why = f": {owed['last_error']}" if owed["last_error"] else ""
+    return Text(shown(f"{owed['kind']} {owed['status']}{tries}{why}"), style=style)
+
+
+def print_timeline(out: Console, run: Run, records: Sequence[Recorded], now: float) -> None:
+    """Print the hooks in order, by their points, and the time between them as the agent's."""
+    begun = seconds(run["created_at"]) or now
+    over, until = seconds(run["ended_at"]), begun
+    for point, group in groupby(endings(records), key=lambda record: record.point):
+        calls = [*group]
+        _print_gap(out, until, min(calls[0].began, over or calls[0].began))
+        until = max(until, calls[-1].time)
+        after = Text(f"  +{lasted(max(0.0, calls[0].began - begun))}", style="dim")
+        out.print(Text(point, style="bold cyan") + after)
+        out.print(timeline(cast("Iterable[HookRecord]", calls)))  # they have the same names
+    _print_gap(out, until, over or now)
+    for record in unfinished(records):
+        told = f"{record.hook} at {record.point} has been at it for {lasted(now - record.began)}"
+        out.print(shown(told), style="yellow", markup=False)
+
+
+def _print_gap(out: Console, since: float, until: float) -> None:
+    if until - since >= SHOWN_GAP:
+        out.print(f"… {lasted(until - since)} without hooks", style="dim", markup=False)

@@ -1,0 +1,75 @@
+"""What `checkrail dev` and `checkrail serve` have in common."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from checkrail.cli.app import FAILED, REFUSED_FILE
+from checkrail.cli.files import tell
+from checkrail.engine.errors import CheckrailError
+from checkrail.engine.extras import needs
+
+if TYPE_CHECKING:
+    from checkrail.server.project import Project
+
+
+def opened(config: str | None) -> Project:
+    """Load the project that a command names, or tell what is wrong with it and leave."""
+    with needs("fastapi", "the run server", "server"):
+        import fastapi  # noqa: F401
+    from checkrail.config.problems import ConfigError
+    from checkrail.config.project import find_project
+    from checkrail.server.project import Project
+
+    try:
+        return Project(find_project(config or "."))
+    except ConfigError as error:
+        tell(error.problems, "red")
+        sys.exit(REFUSED_FILE)
+
+
+def serve(project: Project, host: str, port: int, *, workers: int = 1, dev: bool = False) -> None:
+    """Serve a project until the process is told to stop."""
+    import uvicorn
+
+    from checkrail.server.auth import check_binding
+    from checkrail.server.process import FILE, OPTIONS
+
+    server = project.loaded.server
+    check_binding(host, has_auth=server.auth is not None)
+    if workers > 1:
+        if server.database is None:
+            raise CheckrailError(
+                "several workers need PostgreSQL, for SQLite takes one process. "
+                "Set CHECKRAIL_DATABASE_URL, or leave out --workers"
+            )
+        os.environ[FILE] = str(project.file.absolute())
+        target = "checkrail.server.process:create"
+        uvicorn.run(target, factory=True, host=host, port=port, workers=workers, **OPTIONS)
+        return
+    from checkrail.server.app import Server
+
+    started = Server(project, dev=dev)
+    running = uvicorn.Server(uvicorn.Config(started, host=host, port=port, **OPTIONS))
+    try:
+        running.run()
+    except KeyboardInterrupt:
+        return
+    if started.failed is not None:
+        raise CheckrailError(f"the server did not start: {started.failed}")
+
+
+def told(error: CheckrailError) -> Any:
+    """Tell an error and leave."""
+    click.secho(str(error), fg="red", err=True)
+    sys.exit(FAILED)
+
+
+def address(host: str, port: int) -> str:
+    """Give the URL of a server."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}"

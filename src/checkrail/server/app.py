@@ -1,0 +1,125 @@
+"""The app: every route of the server, behind the guard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from checkrail.engine.errors import CheckrailError
+from checkrail.server.answers import handle_errors
+from checkrail.server.auth import Guard
+from checkrail.server.auth.guard import Custom
+from checkrail.server.limits import BodyLimit
+from checkrail.server.opening import open_services
+from checkrail.server.project import Project
+from checkrail.server.routes import ROUTERS
+from checkrail.server.services import Services
+
+log = logging.getLogger("checkrail.server")
+
+DESCRIPTION = "Runs of agents, with hooks that nothing can walk around."
+
+
+def build(services: Services, own: Any = None) -> ASGIApp:
+    """Make the app of a server that is open; `own` are the user's routes beside ours."""
+    app = FastAPI(
+        title="Checkrail",
+        version=version("checkrail"),
+        description=DESCRIPTION,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+    )
+    app.state.services = services
+    handle_errors(app)
+    for name, router in ROUTERS.items():
+        if name not in services.config.http.disabled:
+            app.include_router(router)
+    custom: Custom = "none"
+    if own is not None:
+        app.mount("/", own)
+        custom = "guarded" if services.config.http.enable_custom_route_auth else "open"
+    app.add_middleware(BodyLimit, most=services.config.limits.body_bytes)
+    app.add_middleware(
+        Guard,
+        authenticator=services.authenticator,
+        custom=custom,
+        body_limit=services.config.limits.body_bytes,
+    )
+    cors = services.authenticator.cors
+    return app if cors is None else cors.wrap(app)
+
+
+class Server:
+    """An ASGI app that opens a project when it starts, and closes it when it stops."""
+
+    def __init__(self, project: Project, *, dev: bool = False) -> None:
+        self.project = project
+        self.dev = dev
+        self.app: ASGIApp | None = None
+        self.failed: Exception | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, or go through a life of the process."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        assert self.app is not None  # noqa: S101 - no request comes before the start
+        await self.app(scope, receive, send)
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        await receive()
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._opened())
+            except Exception as error:
+                self.failed = error
+                if not isinstance(error, CheckrailError):
+                    log.exception("the server did not start")
+                await send({"type": "lifespan.startup.failed", "message": ""})
+                return
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> AsyncIterator[None]:
+        own = self._own_app()
+        async with open_services(self.project, dev=self.dev) as services, _lifespan(own):
+            self.app = build(services, own)
+            async with self._watching(services):
+                yield
+
+    @contextlib.asynccontextmanager
+    async def _watching(self, services: Services) -> AsyncIterator[None]:
+        """Reload what changes, while somebody develops it."""
+        if not self.dev:
+            yield
+            return
+        task = asyncio.get_running_loop().create_task(self.project.watch(services))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def _own_app(self) -> Any:
+        path = self.project.loaded.server.http.app
+        return self.project.loaded.load_object(path, "http.app") if path else None
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(own: Any) -> AsyncIterator[None]:
+    """Start and stop the user's own app with ours."""
+    router = getattr(own, "router", None)
+    if router is None:
+        yield
+        return
+    async with router.lifespan_context(own):
+        yield

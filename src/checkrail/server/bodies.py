@@ -1,0 +1,152 @@
+"""Bodies of requests for runs, as clients send them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from checkrail.runs.requests import RunRequest
+from checkrail.server.streams.modes import graph_modes, stream_modes
+
+Config = dict[str, Any]
+Nodes = list[str] | Literal["*"]
+Strategy = Literal["reject", "interrupt", "rollback", "enqueue"]
+Seconds = Annotated[float, Field(ge=0, le=10 * 365 * 86_400, allow_inf_nan=False)]
+
+
+class Command(BaseModel):
+    """How to go on with a thread that waits."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    update: dict[str, Any] | list[Any] | None = None
+    resume: Any = None
+    goto: Any = None
+
+    @field_validator("goto")
+    @classmethod
+    def _places(cls, given: Any) -> Any:
+        for item in given if isinstance(given, list) else [given]:
+            whole = isinstance(item, Mapping) and isinstance(item.get("node"), str)
+            if item is not None and not isinstance(item, str) and not whole:
+                raise ValueError("goto is the name of a node, {node, input}, or a list of these")
+        return given
+
+
+class RunOptions(BaseModel):
+    """What a run can be told, whatever asks for it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    input: Any = None
+    command: Command | None = None
+    config: Config | None = None
+    context: Any = None
+    metadata: dict[str, Any] | None = None
+    checkpoint: dict[str, Any] | None = None
+    checkpoint_id: str | None = None
+    stream_mode: str | list[str] | None = None
+    stream_subgraphs: bool = False
+    stream_resumable: bool = False
+    interrupt_before: Nodes | None = None
+    interrupt_after: Nodes | None = None
+    webhook: str | None = None
+    durability: Literal["sync", "async", "exit"] | None = None
+    checkpoint_during: bool | None = None
+    strict_resume: bool = False
+    feedback_keys: list[str] | None = None
+    multitask_strategy: Strategy | None = None
+
+    @field_validator("stream_mode")
+    @classmethod
+    def _known_modes(cls, given: Any) -> Any:
+        stream_modes(given)
+        return given
+
+    @field_validator("config")
+    @classmethod
+    def _readable_config(cls, given: Any) -> Any:
+        configurable = (given or {}).get("configurable")
+        if configurable is not None and not isinstance(configurable, Mapping):
+            raise ValueError("config.configurable is a mapping")
+        limit = (given or {}).get("recursion_limit")
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise ValueError("config.recursion_limit is a whole number, 1 or more")
+        return given
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> RunOptions:
+        if self.input is not None and self.command is not None:
+            raise ValueError("say input or command, not both")
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """Give these as fields of a `RunRequest`."""
+        modes = stream_modes(self.stream_mode)
+        raw = [*graph_modes(modes), *(("events",) if "events" in modes else ())]
+        checkpoint = self.checkpoint
+        if checkpoint is None and self.checkpoint_id is not None:
+            checkpoint = {"checkpoint_id": self.checkpoint_id, "checkpoint_ns": ""}
+        command = self.command.model_dump(exclude_unset=True) if self.command else None
+        durability = self.durability
+        if durability is None and self.checkpoint_during is not None:
+            durability = "async" if self.checkpoint_during else "exit"
+        return {
+            "input": self.input,
+            "command": command,
+            "config": self.config or {},
+            "context": self.context,
+            "metadata": self.metadata or {},
+            "checkpoint": checkpoint,
+            "stream_mode": modes,
+            "modes": raw,
+            "stream_subgraphs": self.stream_subgraphs,
+            "strict_resume": self.strict_resume,
+            "interrupt_before": self.interrupt_before,
+            "interrupt_after": self.interrupt_after,
+            "webhook": self.webhook,
+            "durability": durability,
+            "feedback_keys": self.feedback_keys,
+            "multitask_strategy": self.multitask_strategy or "enqueue",
+        }
+
+
+class RunBody(RunOptions):
+    """A run on a thread."""
+
+    assistant_id: UUID | str
+    on_disconnect: Literal["cancel", "continue"] = "continue"
+    after_seconds: Seconds = 0
+    if_not_exists: Literal["create", "reject"] = "reject"
+    on_completion: Literal["delete", "keep"] = "delete"
+
+    def request(self, thread_id: str | None) -> RunRequest:
+        """Give the run that is asked for; without a thread, one of its own."""
+        return RunRequest(
+            assistant_id=str(self.assistant_id),
+            thread_id=thread_id,
+            if_not_exists=self.if_not_exists,
+            keep_thread=thread_id is None and self.on_completion == "keep",
+            after_seconds=self.after_seconds,
+            **self.options(),
+        )
+
+
+class CancelMany(BaseModel):
+    """Which runs to cancel: by their status, or by a thread and ids."""
+
+    status: Literal["pending", "running", "all"] | None = None
+    thread_id: UUID | None = None
+    run_ids: list[UUID] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> CancelMany:
+        by_ids = self.thread_id is not None and self.run_ids is not None
+        if (self.status is None) == (not by_ids) or (
+            self.status is not None and (self.thread_id or self.run_ids)
+        ):
+            raise ValueError("say status alone, or thread_id with run_ids")
+        return self

@@ -1,0 +1,224 @@
+"""Commands of the event protocol, carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from starlette.requests import HTTPConnection
+
+from checkrail.runs.errors import RequestError
+from checkrail.runs.graph_run import PROTOCOL_MODES
+from checkrail.runs.graphs import state
+from checkrail.server.asking import ask
+from checkrail.server.bodies import RunBody
+from checkrail.server.services import Services
+from checkrail.server.streams.commands import Command, success
+from checkrail.server.streams.errors import ErrorCode, ProtocolError
+from checkrail.server.streams.params import (
+    AgentGetTree,
+    InputRespond,
+    ListCheckpoints,
+    RunStart,
+    StateFork,
+    StateGet,
+)
+from checkrail.server.streams.protocol import ProtocolView, cursor_of
+from checkrail.server.thread_streams import view_of
+from checkrail.store import runs
+from checkrail.store.rows import Row
+
+Handler = Callable[["Commands", Command], Awaitable[dict[str, Any]]]
+
+
+class Commands:
+    """Carries out the commands of one request for one thread."""
+
+    def __init__(self, connection: HTTPConnection, served: Services, thread_id: UUID) -> None:
+        self._connection = connection
+        self._served = served
+        self._thread_id = thread_id
+
+    async def carry_out(self, command: Command) -> dict[str, Any]:
+        """Do what a command says, and give its answer."""
+        handler = _HANDLERS.get(command.method)
+        if handler is None:
+            told = f"this server does not do {command.method}"
+            raise ProtocolError("not_supported", told, id=command.id)
+        return await handler(self, command)
+
+    async def start(self, command: Command) -> dict[str, Any]:
+        """Start a run; the thread is made if there is none."""
+        given = command.params
+        assert isinstance(given, RunStart)  # noqa: S101 - told by its method
+        return await self._run(
+            command,
+            {
+                **given.options,
+                "assistant_id": given.assistant_id,
+                "input": given.input,
+                "config": given.config,
+                "context": given.context,
+                "metadata": given.metadata,
+                "if_not_exists": "create",
+            },
+        )
+
+    async def respond(self, command: Command) -> dict[str, Any]:
+        """Answer what a thread waits for; the run that goes on is of the same assistant."""
+        given = command.params
+        assert isinstance(given, InputRespond)  # noqa: S101
+        newest = await self._newest(command)
+        return await self._run(
+            command,
+            {
+                "assistant_id": newest["assistant_id"],
+                "command": given.command,
+                "config": given.config,
+                "metadata": given.metadata,
+            },
+        )
+
+    async def fork(self, command: Command) -> dict[str, Any]:
+        """Start a run from an earlier checkpoint."""
+        given = command.params
+        assert isinstance(given, StateFork)  # noqa: S101
+        newest = await self._newest(command)
+        return await self._run(
+            command,
+            {
+                "assistant_id": newest["assistant_id"],
+                "checkpoint_id": given.checkpoint_id,
+                "input": given.input,
+                "config": given.config,
+            },
+        )
+
+    async def tree(self, command: Command) -> dict[str, Any]:
+        """Show a run and its subgraphs."""
+        given = command.params
+        assert isinstance(given, AgentGetTree)  # noqa: S101
+        row = await self._newest(command, given.run_id)
+        view: ProtocolView = view_of(row)
+        if row["ended_at"] is not None:
+            async for batch in self._served.runs.follow(row["run_id"]):
+                for event in batch:
+                    view.feed(event)
+        return success(command.id, {"tree": view.tree()})
+
+    async def get_state(self, command: Command) -> dict[str, Any]:
+        """Read the state of the thread."""
+        given = command.params
+        assert isinstance(given, StateGet)  # noqa: S101
+        row = await self._newest(command)
+        async with self._graph(row) as graph:
+            found = await state.get_state(
+                graph, str(self._thread_id), {"checkpoint_ns": "|".join(given.namespace)}
+            )
+        values = found["values"] or {}
+        if given.keys is not None and isinstance(values, dict):
+            values = {key: values[key] for key in given.keys if key in values}
+        checkpoint = found["checkpoint"] or {}
+        return success(
+            command.id,
+            {"values": values, "checkpoint": {"id": checkpoint.get("checkpoint_id")}},
+        )
+
+    async def checkpoints(self, command: Command) -> dict[str, Any]:
+        """List the checkpoints of the thread."""
+        given = command.params
+        assert isinstance(given, ListCheckpoints)  # noqa: S101
+        row = await self._newest(command)
+        async with self._graph(row) as graph:
+            found = await state.history(
+                graph,
+                str(self._thread_id),
+                limit=given.limit,
+                before=given.before,
+                checkpoint={"checkpoint_ns": "|".join(given.namespace)},
+            )
+        return success(command.id, {"checkpoints": [_checkpoint(each) for each in found]})
+
+    def _graph(self, row: Row) -> Any:
+        return self._served.graphs.open(row["agent_name"], {}, None, access="threads.read")
+
+    async def _run(self, command: Command, given: dict[str, Any]) -> dict[str, Any]:
+        body = _body({key: value for key, value in given.items() if value is not None}, command)
+        wanted = replace(
+            body.request(str(self._thread_id)),
+            modes=sorted(PROTOCOL_MODES),
+            stream_subgraphs=True,
+        )
+        try:
+            [row] = await ask(self._connection, self._served, [wanted])
+        except RequestError as error:
+            raise Refusal(error, command.id) from error
+        applied = cursor_of(row["base_seq"])
+        return success(command.id, {"run_id": row["run_id"]}, applied_through=applied)
+
+    async def _newest(self, command: Command, run_id: str | None = None) -> Row:
+        value = {"thread_id": self._thread_id}
+        asker = await self._served.asker(self._connection, "threads", "read", value)
+
+        def find(reads: Any) -> Row | None:
+            if run_id is not None:
+                return runs.get(reads, run_id)
+            return runs.newest_of(reads, str(self._thread_id))
+
+        row = await self._served.database.read(find)
+        mine = row is not None and asker.owner in (None, row["owner"])
+        if row is None or not mine or row["thread_id"] != str(self._thread_id):
+            raise ProtocolError("no_such_run", "the thread has no such run", id=command.id)
+        return row
+
+
+class Refusal(Exception):
+    """A run that a command asked for was refused; the HTTP status stays what it was."""
+
+    def __init__(self, error: RequestError, id: int) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.id = id
+
+    @property
+    def code(self) -> ErrorCode:
+        """The word of the protocol for it."""
+        codes: dict[int, ErrorCode] = {404: "invalid_argument", 422: "invalid_argument"}
+        return codes.get(self.error.status, "permission_denied")
+
+
+def _body(given: dict[str, Any], command: Command) -> RunBody:
+    from pydantic import ValidationError
+
+    try:
+        return RunBody.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        told = f"{command.method}: {where}: {first['msg']}"
+        raise ProtocolError("invalid_argument", told, id=command.id) from None
+
+
+def _checkpoint(found: dict[str, Any]) -> dict[str, Any]:
+    here, parent = found["checkpoint"] or {}, found["parent_checkpoint"] or {}
+    metadata = found["metadata"] or {}
+    return {
+        "id": here.get("checkpoint_id"),
+        "parent_id": parent.get("checkpoint_id"),
+        "step": metadata.get("step"),
+        "source": metadata.get("source"),
+        "created_at": found["created_at"],
+        "next": found["next"],
+    }
+
+
+_HANDLERS: dict[str, Handler] = {
+    "run.start": Commands.start,
+    "input.respond": Commands.respond,
+    "state.fork": Commands.fork,
+    "agent.getTree": Commands.tree,
+    "state.get": Commands.get_state,
+    "state.listCheckpoints": Commands.checkpoints,
+}

@@ -1,0 +1,54 @@
+"""What answers look like, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+
+class Problem(BaseModel):
+    """An error: what happened, to what, and what to do."""
+
+    error: str
+    message: str
+    detail: Any = None
+
+
+class Run(BaseModel):
+    """One execution of an agent on a thread."""
+
+    run_id: str
+    thread_id: str
+    assistant_id: str
+    agent_name: str
+    created_at: str
+    updated_at: str
+    started_at: str | None = None
+    ended_at: str | None = None
+    status: str
+    phase: str
+    blocked_by: str | None = None
+    block_reason: str | None = None
+    error: str | None = None
+    error_type: str | None = None
+    attempt: int
+    metadata: dict[str, Any]
+    kwargs: dict[str, Any]
+    multitask_strategy: str
+    cancel_reason: str | None = None
+    usage: dict[str, Any] | None = None
+    unwound: bool | None = None
+    origin: str
+
+
+Answers = dict[int | str, dict[str, Any]]
+
+PROBLEMS: Answers = {"4XX": {"model": Problem}, "5XX": {"model": Problem}}
+RUN: Answers = {200: {"model": Run}, **PROBLEMS}
+RUNS: Answers = {200: {"model": list[Run]}, **PROBLEMS}
+VALUES: Answers = {200: {"description": "The values, or `__error__`"}, **PROBLEMS}
+STREAM: Answers = {
+    200: {"description": "Server-sent events", "content": {"text/event-stream": {}}},
+    **PROBLEMS,
+}

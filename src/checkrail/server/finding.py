@@ -1,0 +1,73 @@
+"""Finding runs that a caller may touch; all others are not there."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from starlette.requests import HTTPConnection, Request
+
+from checkrail.runs.errors import InvalidError, NotFoundError
+from checkrail.runs.requests import Asker
+from checkrail.server.auth import matches
+from checkrail.server.services import Services
+from checkrail.store import runs, threads
+from checkrail.store.database import Reads
+from checkrail.store.rows import Row
+
+
+async def find_run(request: Request, served: Services, run_id: UUID, action: str) -> Row:
+    """Find a run by its id alone."""
+    row = await served.database.read(lambda reads: runs.get(reads, str(run_id)))
+    thread_id = None if row is None else row["thread_id"]
+    value: dict[str, Any] = {"thread_id": _uuid(thread_id), "run_id": run_id}
+    asker = await served.asker(request, "threads", action, value)
+    if row is None or not await served.database.read(lambda reads: may_touch(reads, row, asker)):
+        raise NotFoundError(f"there is no run {str(run_id)!r}")
+    return row
+
+
+async def found_thread(
+    connection: HTTPConnection,
+    served: Services,
+    thread_id: UUID,
+    action: str,
+    *,
+    may_be_new: bool = False,
+) -> Row | None:
+    """Find a thread; one that `may_be_new` need not be there."""
+    asker = await served.asker(connection, "threads", action, {"thread_id": thread_id})
+    row = await served.database.read(lambda reads: threads.get(reads, str(thread_id)))
+    if row is None and may_be_new:
+        return None
+    mine = row is not None and asker.owner in (None, row["owner"])
+    if row is None or not mine or not _lets(asker, row):
+        raise NotFoundError(f"there is no thread {str(thread_id)!r}")
+    return row
+
+
+def _lets(asker: Asker, thread: Row) -> bool:
+    return asker.filters is None or matches(asker.filters, thread["metadata"])
+
+
+def after_of(last_event: str | None) -> int:
+    """Read what a client says that it has; nothing, `-` and `-1` are nothing yet."""
+    if last_event is None or last_event in ("", "-", "-1"):
+        return 0
+    if not last_event.isascii() or not last_event.isdigit() or len(last_event) > 18:
+        raise InvalidError(f"Last-Event-ID is the number of an event, not {last_event[:40]!r}")
+    return int(last_event)
+
+
+def may_touch(reads: Reads, row: Row, asker: Asker) -> bool:
+    """Say whether a run is the caller's, and what the auth handlers let through."""
+    if asker.owner not in (None, row["owner"]):
+        return False
+    if asker.filters is None:
+        return True
+    thread = threads.get(reads, row["thread_id"])
+    return matches(asker.filters, row["metadata"] if thread is None else thread["metadata"])
+
+
+def _uuid(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)

@@ -1,0 +1,43 @@
+"""The server's log: structured, quiet, and readable in a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+_SHARED: list[Any] = [
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.stdlib.ExtraAdder(),
+]
+
+
+def configure(level: str = "info", *, terminal: bool | None = None) -> None:
+    """Send everything that is logged to standard error: as JSON, or for a terminal's reader."""
+    terminal = sys.stderr.isatty() if terminal is None else terminal
+    shown: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if terminal:
+        shown.append(structlog.dev.ConsoleRenderer())
+    else:
+        shown += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    handler = logging.StreamHandler(sys.stderr)
+    formatter = structlog.stdlib.ProcessorFormatter(foreign_pre_chain=_SHARED, processors=shown)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("checkrail").setLevel(level.upper())
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_SHARED,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )

@@ -1,0 +1,165 @@
+"""Opening a server: database, checkpointer, store, hooks, graphs and runs, in that order."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from checkrail.actions.outbound import Outbound
+from checkrail.adapters.langchain import install
+from checkrail.config.server import ServerConfig
+from checkrail.engine.errors import CheckrailError
+from checkrail.runs.agents import sync_agents
+from checkrail.runs.graphs.checkpoints import open_checkpointer, open_store
+from checkrail.runs.graphs.loading import Graphs
+from checkrail.runs.live import Limits
+from checkrail.runs.parts import RunSettings
+from checkrail.runs.service import open_runs
+from checkrail.server.auth import Authenticator, Cors, choose
+from checkrail.server.project import Project
+from checkrail.server.services import Services
+from checkrail.store import keys, migrate
+from checkrail.store.database import Database
+from checkrail.store.engines import open_engine, sqlite_url
+
+_DAY = 86_400.0
+
+
+class DataLockedError(CheckrailError):
+    """Another server has the data directory."""
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Any:
+    """Hold a data directory for this process alone; the system lets go when it dies."""
+    import fcntl
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DataLockedError(
+                f"another server works with {folder}. Stop it, or give this one another "
+                "data_dir; several servers share one PostgreSQL (CHECKRAIL_DATABASE_URL)"
+            ) from None
+        yield
+
+
+def prepare(config: ServerConfig) -> str:
+    """Give the URL of the database; SQLite's tables are brought up to date."""
+    if config.database is not None:
+        engine = open_engine(config.database)
+        try:
+            migrate.check(engine)
+        finally:
+            engine.dispose()
+        return config.database
+    url = sqlite_url(config.data_dir / "checkrail.db")
+    engine = open_engine(url)
+    try:
+        migrate.upgrade(engine)
+    finally:
+        engine.dispose()
+    return url
+
+
+class DatabaseKeys:
+    """The API keys in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(self, digest: str) -> Mapping[str, Any] | None:
+        """Find a key by its digest."""
+        return await self._database.read(lambda reads: keys.find(reads, digest))
+
+
+@contextlib.asynccontextmanager
+async def open_services(project: Project, *, dev: bool = False) -> AsyncIterator[Services]:
+    """Open everything that a server of a project needs."""
+    install()
+    config = project.loaded.server
+    async with contextlib.AsyncExitStack() as stack:
+        if config.database is None:
+            stack.enter_context(locked(config.data_dir))
+        url = prepare(config)
+        kept = config.database or config.data_dir / "checkpoints.db"
+        saver = await stack.enter_async_context(open_checkpointer(kept))
+        index = dict(config.store.index) if config.store.index else None
+        items = config.database or config.data_dir / "store.db"
+        store = await stack.enter_async_context(open_store(items, index))
+        graphs = Graphs(await project.graphs(), saver, store)
+        outbound = Outbound(config.outbound.allow, dev=dev)
+        stack.push_async_callback(outbound.aclose)
+        metrics = _metrics(project)
+        runs = await stack.enter_async_context(
+            open_runs(
+                url,
+                registry=project.registry,
+                graphs=graphs,
+                checkpointer=saver,
+                settings=_settings(project),
+                outbound=outbound,
+            )
+        )
+        await runs.parts.database.write(
+            lambda tx: sync_agents(tx, project.described(), time.time())
+        )
+        yield Services(
+            config=config,
+            runs=runs,
+            graphs=graphs,
+            checkpointer=saver,
+            store=store,
+            authenticator=_authenticator(project, runs.parts.database),
+            extras={"metrics": metrics},
+        )
+        await project.registry.aclose()
+
+
+def _metrics(project: Project) -> Any:
+    from prometheus_client import CollectorRegistry
+
+    from checkrail.telemetry.prometheus import PrometheusSink
+
+    registry = CollectorRegistry()
+    project.registry.sinks = (*project.registry.sinks, PrometheusSink(registry))
+    return registry
+
+
+def _authenticator(project: Project, database: Database) -> Authenticator:
+    config = project.loaded.server
+    auth = None
+    if config.auth is not None and config.auth.path:
+        from langgraph_sdk import Auth
+
+        auth = project.loaded.load_object(config.auth.path, "auth.path", Auth)
+    wants_keys = config.auth is not None and (config.auth.keys or auth is not None)
+    cors = Cors.of(config.http.cors) if config.http.cors else None
+    return choose(auth, DatabaseKeys(database) if wants_keys else None, cors)
+
+
+def _settings(project: Project) -> RunSettings:
+    config = project.loaded.server
+    keep = config.retention
+    return RunSettings(
+        capacity=config.capacity,
+        lease=config.lease_seconds,
+        beat=config.beat_seconds,
+        cancel_grace=config.cancel_grace_seconds,
+        queued_per_thread=config.limits.queued_per_thread,
+        limits=Limits(config.limits.events_per_run, config.limits.bytes_per_run),
+        keep_runs=_seconds(keep.runs_days),
+        keep_events=_seconds(keep.events_days),
+        keep_records=_seconds(keep.records_days),
+        webhook_secret=config.outbound.webhook_secret,
+        agents=project.agent_settings(),
+    )
+
+
+def _seconds(days: float | None) -> float | None:
+    return None if days is None else days * _DAY

@@ -1,0 +1,31 @@
+"""One process of a server: what uvicorn is told, and what each worker builds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from checkrail.server import logs
+from checkrail.server.app import Server
+from checkrail.server.project import Project
+
+FILE = "CHECKRAIL_CONFIG"
+"""Tells worker processes which file to serve."""
+
+OPTIONS: dict[str, Any] = {
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "lifespan": "on",
+    "timeout_graceful_shutdown": 3,
+    "ws": "websockets-sansio",
+}
+"""What uvicorn is told in every case."""
+
+
+def create() -> Server:
+    """Make the server that the environment names; what uvicorn calls in each worker."""
+    project = Project(Path(os.environ[FILE]))
+    logs.configure(project.loaded.server.log_level)
+    return Server(project)

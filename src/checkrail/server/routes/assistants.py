@@ -1,0 +1,221 @@
+"""Assistants: agents with settings of their own, in versions."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import Response
+
+from checkrail.engine.records import uuid7
+from checkrail.runs.errors import ConflictError, NotFoundError
+from checkrail.server.answers import Json
+from checkrail.server.auth import Access, matches
+from checkrail.server.routes import assistant_graphs
+from checkrail.server.routes.assistant_access import check_graph, found, missing
+from checkrail.server.routes.assistant_bodies import (
+    COUNT,
+    GONE,
+    MANY,
+    ONE,
+    SOME,
+    AssistantChange,
+    AssistantSearch,
+    AssistantsWanted,
+    Latest,
+    NewAssistant,
+    VersionSearch,
+)
+from checkrail.server.routes.assistant_threads import remove_threads
+from checkrail.server.routes.fields import contained
+from checkrail.server.services import Services, services_of
+from checkrail.server.shapes import assistant_json, selected
+from checkrail.store import assistants, crons
+from checkrail.store.assistants import Wanted
+from checkrail.store.database import Tx
+from checkrail.store.rows import Page, Row
+
+router = APIRouter(tags=["assistants"])
+router.include_router(assistant_graphs.router)
+
+Served = Annotated[Services, Depends(services_of)]
+
+
+@router.post("/assistants", responses=ONE)
+async def create_assistant(request: Request, served: Served, body: NewAssistant) -> Response:
+    """Make an assistant of an agent."""
+    value = body.model_dump() | {
+        "assistant_id": body.assistant_id or UUID(uuid7()),
+        "metadata": body.metadata or {},
+        "if_exists": body.if_exists or "raise",
+    }
+    caller, access = await served.access(request, "assistants", "create", value)
+    check_graph(served, value["graph_id"])
+    row = _new(value, caller.owner)
+    if not await served.database.write(lambda tx: assistants.add(tx, row)):
+        row = await _existing(served, row["assistant_id"], value["if_exists"], access)
+    return Json(assistant_json(row))
+
+
+def _new(value: dict[str, Any], owner: str) -> Row:
+    now = time.time()
+    return {
+        "assistant_id": str(value["assistant_id"]),
+        "graph_id": value["graph_id"],
+        "owner": owner,
+        "name": "Untitled" if value["name"] is None else value["name"],
+        "description": value["description"],
+        "config": value["config"] or {},
+        "context": value["context"] or {},
+        "metadata": value.get("metadata") or {},
+        "version": 1,
+        "created_at": now,
+        "updated_at": now,
+    }
+
+
+async def _existing(served: Services, assistant_id: str, if_exists: str, access: Access) -> Row:
+    row = await served.database.read(lambda reads: assistants.get(reads, assistant_id))
+    hidden = row is not None and access.filter and not matches(access.filter, row["metadata"])
+    if row is None or hidden or if_exists != "do_nothing":
+        raise ConflictError(
+            f"there is an assistant {assistant_id!r} already. "
+            "Update it, give another id, or say if_exists: do_nothing"
+        )
+    return row
+
+
+@router.post("/assistants/search", responses=SOME)
+async def search_assistants(request: Request, served: Served, body: AssistantSearch) -> Response:
+    """Find assistants; the header X-Pagination-Next says where the next page begins."""
+    wanted = await _wanted(request, served, body, limit=body.limit, offset=body.offset)
+    page = Page(
+        body.sort_by or "created_at", body.sort_order or "desc", body.limit + 1, body.offset
+    )
+    rows = await served.database.read(lambda reads: assistants.search(reads, wanted, page))
+    shown = [selected(assistant_json(row), body.select) for row in rows[: body.limit]]
+    more = len(rows) > body.limit
+    headers = {"X-Pagination-Next": str(body.offset + body.limit)} if more else None
+    return Json(shown, headers=headers)
+
+
+@router.post("/assistants/count", responses=COUNT)
+async def count_assistants(request: Request, served: Served, body: AssistantsWanted) -> Response:
+    """Count assistants."""
+    wanted = await _wanted(request, served, body)
+    return Json(await served.database.read(lambda reads: assistants.count(reads, wanted)))
+
+
+async def _wanted(
+    request: Request, served: Services, body: AssistantsWanted, **page: int
+) -> Wanted:
+    metadata = dict(body.metadata or {})
+    value: dict[str, Any] = {"graph_id": body.graph_id, "metadata": metadata, **page}
+    _, access = await served.access(request, "assistants", "search", value)
+    return Wanted(
+        owner=access.owner,
+        graph_id=value["graph_id"],
+        name=body.name,
+        metadata=contained(value.get("metadata")),
+        filters=access.filter,
+    )
+
+
+@router.get("/assistants/{assistant_id}", responses=ONE)
+async def get_assistant(request: Request, served: Served, assistant_id: str) -> Response:
+    """Give an assistant, by its id or the name of its agent."""
+    _, row = await found(request, served, assistant_id, "read")
+    return Json(assistant_json(row))
+
+
+@router.patch("/assistants/{assistant_id}", responses=ONE)
+async def update_assistant(
+    request: Request, served: Served, assistant_id: str, body: AssistantChange
+) -> Response:
+    """Make a new version of an assistant, and use it."""
+    value = body.model_dump() | {"metadata": body.metadata or {}}
+    _, row = await found(request, served, assistant_id, "update", value)
+    check_graph(served, value["graph_id"])
+    if row["owner"] is None and value["graph_id"] not in (None, row["graph_id"]):
+        raise ConflictError(
+            f"the assistant {row['name']!r} stands for the agent {row['graph_id']!r}, and cannot "
+            "be made another's. Create one of your own"
+        )
+    fields = AssistantChange.model_fields
+    named = {name: value[name] for name in fields if value.get(name) is not None}
+    changed = await served.database.write(lambda tx: _revised(tx, row["assistant_id"], named))
+    if changed is None:
+        raise missing(assistant_id, served)
+    return Json(assistant_json(changed))
+
+
+def _revised(tx: Tx, assistant_id: str, named: dict[str, Any]) -> Row | None:
+    row = assistants.lock(tx, assistant_id)
+    if row is None:
+        return None
+    metadata = {**row["metadata"], **named.get("metadata", {})}
+    return assistants.revise(tx, {**row, **named, "metadata": metadata}, time.time())
+
+
+@router.delete("/assistants/{assistant_id}", status_code=204, responses=GONE)
+async def delete_assistant(
+    request: Request,
+    served: Served,
+    assistant_id: str,
+    delete_threads: Annotated[bool, Query()] = False,
+) -> Response:
+    """Remove an assistant with its versions and crons, and if asked with its threads."""
+    _, row = await found(request, served, assistant_id, "delete")
+    if row["owner"] is None:
+        raise ConflictError(
+            f"the assistant {row['name']!r} stands for an agent of the config, and goes when the "
+            "agent does. Only assistants that somebody created can be deleted"
+        )
+    if delete_threads:
+        await remove_threads(request, served, row["assistant_id"])
+    if not await served.database.write(partial(_remove, assistant_id=row["assistant_id"])):
+        raise missing(assistant_id, served)
+    return Response(status_code=204)
+
+
+def _remove(tx: Tx, assistant_id: str) -> bool:
+    crons.remove_of_assistant(tx, assistant_id)
+    return assistants.remove(tx, assistant_id)
+
+
+@router.post("/assistants/{assistant_id}/versions", responses=MANY)
+async def list_versions(
+    request: Request, served: Served, assistant_id: str, body: VersionSearch
+) -> Response:
+    """List the versions of an assistant, the newest first."""
+    _, row = await found(request, served, assistant_id, "read")
+    rows = await served.database.read(
+        lambda reads: assistants.versions(
+            reads, row["assistant_id"], contained(body.metadata), body.limit, body.offset
+        )
+    )
+    return Json([assistant_json(each) for each in rows])
+
+
+@router.post("/assistants/{assistant_id}/latest", responses=ONE)
+async def set_latest(request: Request, served: Served, assistant_id: str, body: Latest) -> Response:
+    """Make an assistant what one of its versions says."""
+    value = {"version": body.version}
+    _, row = await found(request, served, assistant_id, "update", value)
+    changed = await served.database.write(
+        lambda tx: _set_back(tx, row["assistant_id"], body.version)
+    )
+    if changed is None:
+        raise NotFoundError(f"the assistant {assistant_id!r} has no version {body.version}")
+    return Json(assistant_json(changed))
+
+
+def _set_back(tx: Tx, assistant_id: str, number: int) -> Row | None:
+    row = assistants.lock(tx, assistant_id)
+    told = assistants.version(tx, assistant_id, number)
+    if row is None or told is None:
+        return None
+    return assistants.use(tx, {**row, **told, "created_at": row["created_at"]}, number, time.time())

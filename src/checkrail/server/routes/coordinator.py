@@ -1,0 +1,153 @@
+"""Runs by their own ids: listed, read with what hooks did to them, followed, and cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import orjson
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from checkrail.runs.errors import NotFoundError
+from checkrail.server.answers import Json
+from checkrail.server.documents import PROBLEMS, RUNS, STREAM, Answers, Run
+from checkrail.server.finding import after_of, find_run, may_touch
+from checkrail.server.routes.runs import Action, LastEvent, Limit, cancelled
+from checkrail.server.services import Services, services_of
+from checkrail.server.shapes import run_json, when
+from checkrail.server.streaming import EventStream
+from checkrail.server.streams.sse import frame
+from checkrail.store import deliveries, records, runs
+from checkrail.store.database import Reads
+from checkrail.store.events import RunEvent
+from checkrail.store.rows import Row
+
+router = APIRouter(tags=["coordinator"])
+
+Served = Annotated[Services, Depends(services_of)]
+Status = Literal["pending", "running", "success", "error", "timeout", "interrupted"]
+Name = Annotated[str | None, Query(max_length=255, pattern=r"^[^\x00]*$")]
+After = Annotated[int, Query(ge=0, lt=2**63)]
+
+
+class Delivery(BaseModel):
+    """What is owed when a run has ended: a finish hook, or a webhook."""
+
+    delivery_id: str
+    kind: str
+    status: str
+    attempts: int
+    last_error: str | None = None
+    due_at: str | None = None
+    ended_at: str | None = None
+
+
+class WholeRun(Run):
+    """A run with what it came to, and what is owed for it."""
+
+    output: Any = None
+    deliveries: list[Delivery] = []
+
+
+WHOLE_RUN: Answers = {200: {"model": WholeRun}, **PROBLEMS}
+RECORDS: Answers = {200: {"model": list[dict[str, Any]]}, **PROBLEMS}
+
+
+@router.get("/runs", responses=RUNS)
+async def list_all_runs(
+    request: Request,
+    served: Served,
+    limit: Limit = 20,
+    before: Annotated[UUID | None, Query()] = None,
+    status: Annotated[Status | None, Query()] = None,
+    agent_name: Name = None,
+    thread_id: Annotated[UUID | None, Query()] = None,
+    live: Annotated[bool, Query()] = False,
+) -> Response:
+    """List runs, the newest first; the next page are those `before` the last of this one."""
+    asker = await served.asker(request, "threads", "search", {"thread_id": thread_id})
+
+    def find(reads: Reads) -> list[Row]:
+        last = None if before is None else runs.get(reads, str(before))
+        if before is not None and (last is None or not may_touch(reads, last, asker)):
+            raise NotFoundError(f"there is no run {str(before)!r} to go on from")
+        return runs.search(
+            reads,
+            owner=asker.owner,
+            filters=asker.filters,
+            before=None if last is None else last["seq"],
+            status=status,
+            agent_name=agent_name,
+            thread_id=None if thread_id is None else str(thread_id),
+            live=live or status in ("pending", "running"),  # which has an index of its own
+            limit=limit,
+        )
+
+    return Json([run_json(row) for row in await served.database.read(find)])
+
+
+@router.get("/runs/{run_id}", responses=WHOLE_RUN)
+async def get_run_by_id(request: Request, served: Served, run_id: UUID) -> Response:
+    """Give a run, what it came to, and what is owed for it."""
+    row = await find_run(request, served, run_id, "read")
+    owed = await served.database.read(lambda reads: deliveries.of_run(reads, row["run_id"]))
+    told = {"output": row["output"], "deliveries": [_delivery(each) for each in owed]}
+    return Json(run_json(row) | told)
+
+
+def _delivery(row: Row) -> dict[str, Any]:
+    owed = row["status"] == "owed"
+    return {
+        **{name: row[name] for name in ("delivery_id", "kind", "status", "attempts", "last_error")},
+        "due_at": when(row["due_at"]) if owed else None,
+        "ended_at": when(row["ended_at"]),
+    }
+
+
+@router.get("/runs/{run_id}/hooks", responses=RECORDS)
+async def list_records(
+    request: Request, served: Served, run_id: UUID, after: After = 0, limit: Limit = 1000
+) -> Response:
+    """Give the records of a run's hooks in order, those `after` a number."""
+    row = await find_run(request, served, run_id, "read")
+    found = await served.database.read(
+        lambda reads: records.of_run(reads, row["run_id"], limit, after)
+    )
+    return Json([{"seq": each["seq"], **each["record"]} for each in found])
+
+
+@router.get("/runs/{run_id}/events", responses=STREAM)
+async def follow_run(
+    request: Request, served: Served, run_id: UUID, last_event: LastEvent = None
+) -> Response:
+    """Stream the events of a run as they are kept, after the last one that the client has."""
+    after = after_of(last_event)
+    row = await find_run(request, served, run_id, "read")
+    return EventStream(served, _frames(served, row["run_id"], after))
+
+
+async def _frames(served: Services, run_id: str, after: int) -> AsyncIterator[bytes]:
+    async for batch in served.runs.follow(run_id, after):
+        yield b"".join(map(_framed, batch))
+
+
+def _framed(event: RunEvent) -> bytes:
+    told = {"seq": event.seq, "event": event.event, "ns": event.ns}
+    data = orjson.dumps(told | {"data": orjson.Fragment(event.raw)})
+    return frame(str(event.seq), event.event, data)
+
+
+@router.post("/runs/{run_id}/cancel", status_code=202, response_class=Response, responses=PROBLEMS)
+async def cancel_run_by_id(
+    request: Request,
+    served: Served,
+    run_id: UUID,
+    wait: Annotated[bool, Query()] = False,
+    action: Action = "interrupt",
+) -> Response:
+    """Cancel a run; cancelling it again changes nothing, and one that is over is a conflict."""
+    row = await find_run(request, served, run_id, "update")
+    return await cancelled(served, row, action, wait=wait)

@@ -1,0 +1,116 @@
+"""Fields of requests that end up in a database: what it could not keep is refused here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from checkrail.store.rows import Filters
+
+_DEEPEST = 64
+_MOST = 100
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+
+Limit = Annotated[int, Field(ge=1, le=1000)]
+Offset = Annotated[int, Field(ge=0, le=10**9)]
+SortOrder = Literal["asc", "desc"]
+
+
+def plain_text(given: str) -> str:
+    """Refuse text that PostgreSQL cannot keep, on SQLite too."""
+    if "\0" in given:
+        raise ValueError("text cannot hold the character NUL")
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ValueError("text cannot hold half of a surrogate pair") from None
+    return given
+
+
+Text = Annotated[str, AfterValidator(plain_text)]
+Name = Annotated[str, Field(max_length=1000), AfterValidator(plain_text)]
+
+
+def plain_json(given: Any) -> Any:
+    """Refuse JSON that a database cannot keep as it is."""
+    _check(given, 0)
+    return given
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
+    if isinstance(value, str):
+        plain_text(value)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            plain_text(key)
+            _check(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _check(item, depth + 1)
+    else:
+        _check_number(value)
+
+
+def _check_number(value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("JSON has no NaN and no infinite numbers")
+    if isinstance(value, int) and not _SMALLEST <= value <= _LARGEST:
+        raise ValueError("whole numbers have at most 64 bits")
+
+
+JsonObject = Annotated[dict[str, Any], AfterValidator(plain_json)]
+Metadata = JsonObject
+
+
+def one_of(*names: str) -> BeforeValidator:
+    """Refuse what is none of some names, and say which it was."""
+
+    def check(given: Any) -> Any:
+        if given is not None and given not in names:
+            told = repr(given)[:100]
+            raise ValueError(f"there is no {told} to choose; choose from {', '.join(names)}")
+        return given
+
+    return BeforeValidator(check)
+
+
+def _searchable(given: dict[str, Any]) -> dict[str, Any]:
+    if _size(given) > _MOST:
+        raise ValueError(f"a search compares at most {_MOST} values")
+    if reserved := given.keys() & {"$or", "$and"}:
+        raise ValueError(f"metadata is searched by plain keys, not by {min(reserved)}")
+    return given
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, Mapping):
+        return 1 + sum(_size(item) for item in value.values())
+    return 1 + sum(map(_size, value)) if isinstance(value, list) else 1
+
+
+Searched = Annotated[dict[str, Any], AfterValidator(plain_json), AfterValidator(_searchable)]
+"""What metadata has to hold, as clients say it: keys and values, and no operators."""
+
+
+def contained(metadata: Mapping[str, Any] | None) -> Filters | None:
+    """Give what clients want metadata to hold in the words of the store."""
+    return {key: {"$eq": value} for key, value in metadata.items()} if metadata else None
+
+
+def _readable(given: dict[str, Any]) -> dict[str, Any]:
+    for name in ("configurable", "metadata"):
+        if given.get(name) is not None and not isinstance(given[name], Mapping):
+            raise ValueError(f"config.{name} is a mapping")
+    limit = given.get("recursion_limit")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise ValueError("config.recursion_limit is a whole number, 1 or more")
+    return given
+
+
+RunConfig = Annotated[dict[str, Any], AfterValidator(plain_json), AfterValidator(_readable)]
+"""The config of runs, kept for later."""

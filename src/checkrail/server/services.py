@@ -1,0 +1,56 @@
+"""What routes work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import HTTPConnection
+
+from checkrail.runs.requests import Asker
+from checkrail.server.auth import Access, Authenticator, Caller, caller_of
+
+if TYPE_CHECKING:
+    from checkrail.config.server import ServerConfig
+    from checkrail.runs.graphs.loading import Graphs
+    from checkrail.runs.service import Runs
+    from checkrail.store.database import Database
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of a running server."""
+
+    config: ServerConfig
+    runs: Runs
+    graphs: Graphs
+    checkpointer: Any
+    store: Any
+    authenticator: Authenticator
+    open_streams: int = 0
+    extras: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def database(self) -> Database:
+        """The database of this server."""
+        return self.runs.parts.database
+
+    async def access(
+        self, connection: HTTPConnection, resource: str, action: str, value: dict[str, Any]
+    ) -> tuple[Caller, Access]:
+        """Ask whether the caller may do this, and which rows that leaves. `value` may change."""
+        caller = caller_of(connection)
+        return caller, await self.authenticator.access(caller, resource, action, value)
+
+    async def asker(
+        self, connection: HTTPConnection, resource: str, action: str, value: dict[str, Any]
+    ) -> Asker:
+        """Ask the same, and give who asks in the words of runs."""
+        caller, access = await self.access(connection, resource, action, value)
+        return Asker(caller.user, access.owner, access.filter)
+
+
+def services_of(connection: HTTPConnection) -> Services:
+    """Give a route the services of its app; made for `Depends`."""
+    found: Services = connection.app.state.services
+    return found

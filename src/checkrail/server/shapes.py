@@ -1,0 +1,110 @@
+"""Rows as clients see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from checkrail.store.rows import Row
+
+
+def when(seconds: float | None) -> str | None:
+    """Give a time as clients read it."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def run_json(row: Row) -> dict[str, Any]:
+    """Give a run."""
+    kwargs = {key: value for key, value in row["kwargs"].items() if key != "modes"}
+    return {
+        "run_id": row["run_id"],
+        "thread_id": row["thread_id"],
+        "assistant_id": row["assistant_id"],
+        "agent_name": row["agent_name"],
+        "created_at": when(row["created_at"]),
+        "updated_at": when(row["updated_at"]),
+        "started_at": when(row.get("started_at")),
+        "ended_at": when(row.get("ended_at")),
+        "status": row["status"],
+        "phase": row["phase"],
+        "blocked_by": row.get("blocked_by"),
+        "block_reason": row.get("block_reason"),
+        "error": row.get("error"),
+        "error_type": row.get("error_type"),
+        "attempt": row["attempt"],
+        "metadata": row["metadata"],
+        "kwargs": {"input": row["input"], **kwargs},
+        "multitask_strategy": row["multitask_strategy"],
+        "cancel_reason": row.get("cancel_reason"),
+        "usage": row.get("usage"),
+        "unwound": row.get("unwound"),
+        "origin": row["origin"],
+    }
+
+
+def thread_json(row: Row) -> dict[str, Any]:
+    """Give a thread."""
+    return {
+        "thread_id": row["thread_id"],
+        "created_at": when(row["created_at"]),
+        "updated_at": when(row["updated_at"]),
+        "state_updated_at": when(row.get("state_updated_at") or row["updated_at"]),
+        "metadata": row["metadata"],
+        "status": row["status"],
+        "config": {},
+        "values": row.get("values"),
+        "interrupts": row.get("interrupts") or {},
+        "error": row.get("error"),
+    }
+
+
+def assistant_json(row: Row) -> dict[str, Any]:
+    """Give an assistant, or a version of one."""
+    return {
+        "assistant_id": row["assistant_id"],
+        "graph_id": row["graph_id"],
+        "name": row["name"],
+        "description": row["description"],
+        "config": row["config"],
+        "context": row["context"],
+        "metadata": row["metadata"],
+        "version": row["version"],
+        "created_at": when(row["created_at"]),
+        "updated_at": when(row.get("updated_at") or row["created_at"]),
+    }
+
+
+def cron_json(row: Row) -> dict[str, Any]:
+    """Give a cron."""
+    return {
+        "cron_id": row["cron_id"],
+        "assistant_id": row["assistant_id"],
+        "thread_id": row["thread_id"],
+        "on_run_completed": row["on_run_completed"],
+        "schedule": row["schedule"],
+        "timezone": row["timezone"],
+        "enabled": row["enabled"],
+        "end_time": when(row["end_at"]),
+        "next_run_date": when(row["next_run_at"]),
+        "payload": row["payload"],
+        "metadata": row["metadata"],
+        "user_id": row["owner"],
+        "last_error": row["last_error"],
+        "created_at": when(row["created_at"]),
+        "updated_at": when(row["updated_at"]),
+    }
+
+
+def selected(shown: Mapping[str, Any], select: Sequence[str] | None) -> dict[str, Any]:
+    """Give only the fields that were asked for; `values.key` is one value of many."""
+    if not select:
+        return dict(shown)
+    found: dict[str, Any] = {}
+    for name in select:
+        field, _, key = name.partition(".")
+        if not key and field in shown:
+            found[field] = shown[field]
+        elif key and isinstance(inner := shown.get(field), Mapping) and key in inner:
+            found.setdefault(field, {})[key] = inner[key]
+    return found

@@ -1,0 +1,132 @@
+"""Answers that take as long as a run: its events as they come, or its result at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from checkrail.runs.errors import TooManyError
+from checkrail.server.services import Services
+from checkrail.server.streams.sse import HEARTBEAT
+
+_SILENCE = 10.0  # seconds, at most
+Gone = Callable[[], Awaitable[object]]
+"""Called when the client went away before the end."""
+
+
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client has gone away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class Lasting(Response):
+    """An answer that lasts; it counts as open until it ends or its client goes away."""
+
+    def __init__(
+        self, services: Services, headers: Mapping[str, str], gone: Gone | None = None
+    ) -> None:
+        if services.open_streams >= services.config.limits.open_streams:
+            raise TooManyError(
+                f"{services.open_streams} streams are open already, which is as many as "
+                "limits.open_streams allows. Close some, or try again later"
+            )
+        super().__init__(headers={**headers})
+        self._services = services
+        self._gone = gone
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Answer, and watch whether anybody still listens."""
+        self._services.open_streams += 1
+        loop = asyncio.get_running_loop()
+        work: asyncio.Task[None] = loop.create_task(self.answer(send))
+        leaving = loop.create_task(disconnected(receive))
+        try:
+            await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done() and self._gone is not None:
+                await self._gone()
+            if work.done():
+                work.result()
+        finally:
+            self._services.open_streams -= 1
+            for task in (work, leaving):
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await work
+
+    async def answer(self, send: Send) -> None:
+        """Send the answer."""
+        raise NotImplementedError
+
+    def _start(self, status: int = 200) -> Message:
+        return {"type": "http.response.start", "status": status, "headers": self.raw_headers}
+
+
+class EventStream(Lasting):
+    """Server-sent events; silence is filled with comments."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        services: Services,
+        frames: AsyncIterator[bytes],
+        headers: Mapping[str, str] | None = None,
+        gone: Gone | None = None,
+    ) -> None:
+        told = {"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})}
+        super().__init__(services, told, gone)
+        self._frames = frames
+
+    async def answer(self, send: Send) -> None:
+        """Send frames as they come."""
+        await send(self._start())
+        try:
+            async for chunk in self._frames:
+                body = chunk or HEARTBEAT
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+        finally:
+            close: Any = getattr(self._frames, "aclose", None)
+            if close is not None:
+                await close()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Awaited(Lasting):
+    """A JSON answer that is there when something has ended; until then, white space."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self,
+        services: Services,
+        result: Awaitable[bytes],
+        headers: Mapping[str, str] | None = None,
+        gone: Gone | None = None,
+    ) -> None:
+        super().__init__(services, headers or {}, gone)
+        self._result = result
+
+    async def answer(self, send: Send) -> None:
+        """Send the result."""
+        result = asyncio.ensure_future(self._result)
+        started = False
+        try:
+            while not (await asyncio.wait({result}, timeout=_SILENCE))[0]:
+                if not started:
+                    await send(self._start())
+                started = True
+                await send({"type": "http.response.body", "body": b" ", "more_body": True})
+            body = result.result()
+        finally:
+            result.cancel()
+        if not started:
+            self.headers["content-length"] = str(len(body))
+            await send(self._start())
+        await send({"type": "http.response.body", "body": body, "more_body": False})
