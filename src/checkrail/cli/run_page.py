@@ -128,22 +128,25 @@ def _delivery(owed: Mapping[str, Any]) -> Text:
 
 
 def print_timeline(out: Console, run: Run, records: Sequence[Recorded], now: float) -> None:
-    """Print the hooks in order, by their points, and the time between them as the agent's."""
-    begun = seconds(run["created_at"]) or now
-    over, until = seconds(run["ended_at"]), begun
+    """Print the hooks in order, by their points, and between them the time of the agent."""
+    begun, over = seconds(run["created_at"]) or now, seconds(run["ended_at"])
+    until = begun
     for point, group in groupby(endings(records), key=lambda record: record.point):
         calls = [*group]
-        _print_gap(out, until, min(calls[0].began, over or calls[0].began))
+        _print_gap(out, run, until, min(calls[0].began, over or calls[0].began))
         until = max(until, calls[-1].time)
         after = Text(f"  +{lasted(max(0.0, calls[0].began - begun))}", style="dim")
         out.print(Text(point, style="bold cyan") + after)
         out.print(timeline(cast("Iterable[HookRecord]", calls)))  # they have the same names
-    _print_gap(out, until, over or now)
+    _print_gap(out, run, until, over or now)
     for record in unfinished(records):
         told = f"{record.hook} at {record.point} has been at it for {lasted(now - record.began)}"
         out.print(shown(told), style="yellow", markup=False)
 
 
-def _print_gap(out: Console, since: float, until: float) -> None:
+def _print_gap(out: Console, run: Run, since: float, until: float) -> None:
+    """Print for how long no hook was at work; before a run has started, it waits."""
     if until - since >= SHOWN_GAP:
-        out.print(f"… {lasted(until - since)} without hooks", style="dim", markup=False)
+        started = seconds(run["started_at"])
+        whose = "waiting" if started is None or until <= started else "agent"
+        out.print(f"… {whose} {lasted(until - since)}", style="dim", markup=False)

@@ -121,9 +121,10 @@ def _over(it: Remote, run_id: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = it.get(f"/runs/{run_id}")
     except ServerRefused as refused:
-        if refused.status == 404:
-            refused.message = f"the run {run_id} is gone: it was rolled back or removed"
-        raise
+        if refused.status != 404:
+            raise
+        told = f"the run {run_id} is gone: it was rolled back or removed"
+        raise ServerRefused(told, 404) from None
     told = f"{found['status']} ({found['phase']}); its events are not kept any more"
     console(stderr=True).print(shown(told), style="dim", markup=False)
     return found

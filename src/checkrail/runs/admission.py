@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Sequence
@@ -69,9 +70,16 @@ class Admission:
             lambda reads: [self._draft(reads, request, asker) for request in requests]
         )
         drafts = [await self._asked(draft) for draft in drafts]
-        rows = await self._parts.database.write(lambda tx: self._keep(tx, drafts, asker, once))
-        for row in rows:
-            if row["worker_id"] == self._parts.worker_id and row["ended_at"] is None:
+        # A client that goes away now must not leave a run behind that nobody begins with.
+        keeping = asyncio.get_running_loop().create_task(self._kept(drafts, asker, once))
+        return await asyncio.shield(keeping)
+
+    async def _kept(
+        self, drafts: Sequence[_Draft], asker: Asker, once: Idempotency | None
+    ) -> list[Row]:
+        rows, new = await self._parts.database.write(lambda tx: self._keep(tx, drafts, asker, once))
+        for row in rows if new else ():
+            if row["worker_id"] is not None:
                 self._worker.take(row)
         return rows
 
@@ -166,10 +174,11 @@ class Admission:
 
     def _keep(
         self, tx: Tx, drafts: Sequence[_Draft], asker: Asker, once: Idempotency | None
-    ) -> list[Row]:
+    ) -> tuple[list[Row], bool]:
+        """Keep the runs, unless the same request made them before; and say which it was."""
         if once is not None:
             if (known := _repeated(tx, asker, once)) is not None:
-                return known
+                return known, False
             _remember(tx, asker, once, [draft.row["run_id"] for draft in drafts])
         room = self._worker.room
         rows = []
@@ -177,15 +186,15 @@ class Admission:
             row = self._keep_one(tx, draft, asker, mine=room > 0)
             room -= row["worker_id"] is not None
             rows.append(row)
-        return rows
+        return rows, True
 
     def _keep_one(self, tx: Tx, draft: _Draft, asker: Asker, *, mine: bool) -> Row:
         row, request = dict(draft.row), draft.request
         free, thread = True, {}
         if not row["temporary"]:
             thread = self._locked(tx, draft, asker)
-            free = self._make_way(tx, row, request)
             row["base_seq"] = thread["last_seq"]
+            free = self._make_way(tx, row, request)
         if row["due_at"] is not None:
             row["phase"] = "scheduled"
             tx.tell("clock", "")
@@ -254,7 +263,9 @@ class Admission:
         if waiting >= self._parts.settings.queued_per_thread:
             raise TooManyError(f"{waiting} runs wait for the thread {row['thread_id']!r} already")
         if strategy in ("interrupt", "rollback"):
-            return self._canceller.clear_thread(tx, row["thread_id"], strategy)
+            free = self._canceller.clear_thread(tx, row["thread_id"], strategy)
+            row["base_seq"] = (threads.get(tx, row["thread_id"]) or row)["last_seq"]
+            return free
         return False
 
 

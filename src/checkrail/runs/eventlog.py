@@ -25,22 +25,25 @@ class EventLog:
         self._records: list[dict[str, Any]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
+        self._in_flight: frozenset[LiveRun] = frozenset()
 
     def dirty(self, live: LiveRun) -> None:
         """Note that a run has told something."""
         self._dirty.add(live)
-        if self._timer is None and self._flushing is None:
-            self._timer = asyncio.get_running_loop().call_later(_EVERY, self._begin)
+        self._soon()
 
     def keep(self, record: dict[str, Any]) -> None:
         """Keep a hook record with the next write."""
         self._records.append(record)
+        self._soon()
+
+    def _soon(self) -> None:
         if self._timer is None and self._flushing is None:
             self._timer = asyncio.get_running_loop().call_later(_EVERY, self._begin)
 
     async def taken(self, live: LiveRun) -> list[dict[str, Any]]:
         """Give the rows of a run that is ending: they go into its last transaction."""
-        while self._flushing is not None:  # it may hold some of them
+        while live in self._in_flight and self._flushing is not None:
             await asyncio.shield(self._flushing)
         self._dirty.discard(live)
         if not live.pending:
@@ -73,6 +76,7 @@ class EventLog:
         kept, self._records = self._records, []
         batches = [(live, live.pending[-1].seq) for live in dirty if live.pending]
         rows = [events.row_of(live.run_id, live.thread_id, live.pending) for live, _ in batches]
+        self._in_flight = frozenset(live for live, _ in batches)
         try:
             await self._database.write(lambda tx: self._write(tx, rows, kept))
             for live, seq in batches:
@@ -83,9 +87,9 @@ class EventLog:
             self._records = kept + self._records
             await asyncio.sleep(0.5)
         finally:
-            self._flushing = None
+            self._flushing, self._in_flight = None, frozenset()
             if self._dirty or self._records:
-                self._begin()
+                self._soon()
 
     def _write(self, tx: Tx, rows: list[dict[str, Any]], kept: list[dict[str, Any]]) -> None:
         held = runs.held_among(tx, self._worker_id, [row["run_id"] for row in rows])

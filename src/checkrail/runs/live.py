@@ -95,6 +95,11 @@ class LiveRun:
         raw = jsons.dumps(data)
         self.bytes += len(raw)
         self.told += 1
+        if len(raw) > self._limits.event_bytes:
+            raise EventLimitError(
+                f"an event of the run has {len(raw)} bytes, more than the "
+                f"{self._limits.event_bytes} of limits.event_bytes. Stream less at a time"
+            )
         if self.told > self._limits.events or self.bytes > self._limits.bytes:
             raise EventLimitError(
                 f"the run told more than {self._limits.events} events or {self._limits.bytes} "

@@ -42,6 +42,8 @@ class RunSettings:
     keep_runs: float | None = None
     keep_events: float | None = None
     keep_records: float | None = None
+    keep_stateless: float | None = None
+    keep_deliveries: float | None = None
     webhook_secret: str | None = field(default=None, repr=False)
     webhook_attempts: int = 8
     agents: Mapping[str, AgentSettings] = field(default_factory=dict)

@@ -26,16 +26,21 @@ class Retention:
         await self._parts.database.write(lambda tx: idempotency.forget_before(tx, now - _DAY))
         if settings.keep_records is not None:
             before = now - settings.keep_records
-            await self._parts.database.write(lambda tx: records.forget_before(tx, before))
+            await self._parts.database.write(partial(records.forget_before, when=before))
         if settings.keep_events is not None:
             await self._events(now - settings.keep_events)
+        if settings.keep_deliveries is not None:
+            before = now - settings.keep_deliveries
+            await self._parts.database.write(partial(deliveries.forget_before, when=before))
+        if settings.keep_stateless is not None:
+            await self._runs(now - settings.keep_stateless, temporary=True)
         if settings.keep_runs is not None:
             await self._runs(now - settings.keep_runs)
         await self._threads(now)
 
-    async def _runs(self, before: float) -> None:
+    async def _runs(self, before: float, *, temporary: bool = False) -> None:
         def old(reads: Reads) -> list[str]:
-            return runs.ended_before(reads, before, _AT_ONCE)
+            return runs.ended_before(reads, before, _AT_ONCE, temporary=temporary)
 
         while found := await self._parts.database.read(old):
             await self._parts.database.write(partial(forget_runs, run_ids=found))

@@ -91,6 +91,7 @@ async def open_runs(
         worker_id=worker_id,
         log=event_log,
         outbound=outbound,
+        alone=not database.postgres,
     )
     service = Runs(parts)
     if database.postgres:
@@ -98,13 +99,14 @@ async def open_runs(
             database.engine, lambda keys: hub.loop.call_soon_threadsafe(service.hear, keys)
         )
     await asyncio.to_thread(service.worker.begin)
-    loops = [
-        asyncio.get_running_loop().create_task(each.serve())
-        for each in (service.worker, service.deliverer, service.clock)
-    ]
+    loop = asyncio.get_running_loop()
+    claims = loop.create_task(service.worker.serve())
+    loops = [loop.create_task(each.serve()) for each in (service.deliverer, service.clock)]
     try:
         yield service
     finally:
+        service.worker.stop()
+        await asyncio.wait({claims})
         await _close(service, loops, notices, database)
 
 

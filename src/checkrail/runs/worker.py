@@ -48,8 +48,8 @@ class Worker:
         self._lease.begin()
 
     async def serve(self) -> None:
-        """Take runs as they become ready, until cancelled."""
-        while True:
+        """Take runs as they become ready, until it is closed."""
+        while not self._closing:
             room = self.room
             taken = await self._claim(room) if room > 0 else []
             self._backlog = len(taken) == room
@@ -88,9 +88,13 @@ class Worker:
         if (live := self._parts.live.get(run_id)) is not None:
             live.stop("rollback" if action == "rollback" else "interrupt")
 
-    async def close(self) -> None:
-        """Take no more runs, let those that are here end for a while, and hand back the rest."""
+    def stop(self) -> None:
+        """Take no more runs; never in the middle of a claim, or nobody would begin with them."""
         self._closing = True
+        self._bell.ring()
+
+    async def close(self) -> None:
+        """Let the runs that are here end for a while, and hand back the rest."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._parts.settings.stop_grace)
         for live in tuple(self._parts.live.values()):

@@ -38,7 +38,7 @@ def build(services: Services, own: Any = None) -> ASGIApp:
     )
     app.state.services = services
     handle_errors(app)
-    for name, router in ROUTERS.items():
+    for name, router in ROUTERS:
         if name not in services.config.http.disabled:
             app.include_router(router)
     custom: Custom = "none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -87,11 +88,11 @@ async def open_services(project: Project, *, dev: bool = False) -> AsyncIterator
         if config.database is None:
             stack.enter_context(locked(config.data_dir))
         url = prepare(config)
-        kept = config.database or config.data_dir / "checkpoints.db"
-        saver = await stack.enter_async_context(open_checkpointer(kept))
+        saver = await stack.enter_async_context(_checkpointer(project))
         index = dict(config.store.index) if config.store.index else None
+        ttl = dict(config.store.ttl) if config.store.ttl else None
         items = config.database or config.data_dir / "store.db"
-        store = await stack.enter_async_context(open_store(items, index))
+        store = await stack.enter_async_context(open_store(items, index, ttl))
         graphs = Graphs(await project.graphs(), saver, store)
         outbound = Outbound(config.outbound.allow, dev=dev)
         stack.push_async_callback(outbound.aclose)
@@ -119,6 +120,26 @@ async def open_services(project: Project, *, dev: bool = False) -> AsyncIterator
             extras={"metrics": metrics},
         )
         await project.registry.aclose()
+
+
+@contextlib.asynccontextmanager
+async def _checkpointer(project: Project) -> AsyncIterator[Any]:
+    """Open the checkpointer: LangGraph's own, or what `checkpointer.path` names or makes."""
+    config = project.loaded.server
+    if not config.checkpointer.path:
+        kept = config.database or config.data_dir / "checkpoints.db"
+        async with open_checkpointer(kept) as saver:
+            yield saver
+        return
+    found = project.loaded.load_object(config.checkpointer.path, "checkpointer.path")
+    made = found() if callable(found) else found
+    if inspect.isawaitable(made):
+        made = await made
+    if hasattr(made, "__aenter__"):
+        async with made as saver:
+            yield saver
+    else:
+        yield made
 
 
 def _metrics(project: Project) -> Any:
@@ -152,10 +173,16 @@ def _settings(project: Project) -> RunSettings:
         beat=config.beat_seconds,
         cancel_grace=config.cancel_grace_seconds,
         queued_per_thread=config.limits.queued_per_thread,
-        limits=Limits(config.limits.events_per_run, config.limits.bytes_per_run),
+        limits=Limits(
+            config.limits.events_per_run,
+            config.limits.bytes_per_run,
+            config.limits.event_bytes,
+        ),
         keep_runs=_seconds(keep.runs_days),
         keep_events=_seconds(keep.events_days),
         keep_records=_seconds(keep.records_days),
+        keep_stateless=_seconds(keep.stateless_days),
+        keep_deliveries=_seconds(keep.deliveries_days),
         webhook_secret=config.outbound.webhook_secret,
         agents=project.agent_settings(),
     )

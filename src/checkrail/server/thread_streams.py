@@ -17,7 +17,9 @@ from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row
 
 
-async def thread_frames(served: Services, thread_id: str, view: ThreadView) -> AsyncGenerator[bytes]:
+async def thread_frames(
+    served: Services, thread_id: str, view: ThreadView
+) -> AsyncGenerator[bytes]:
     """Give the stream of a thread as the LangGraph API has it."""
     known: StreamedRun | None = None
     async for row, batch in served.runs.follow_thread(thread_id, view.after):

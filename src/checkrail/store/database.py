@@ -23,6 +23,9 @@ T = TypeVar("T")
 _BATCH = 256
 _READERS = 4
 _PATIENCE = 10.0  # seconds for a database that went away to come back
+_TRIES = 3
+_IN_THE_WAY = {"40001", "40P01", "23505"}
+"""What PostgreSQL says when another process got in between: the next time it may not."""
 
 
 class StoreError(CheckrailError):
@@ -67,6 +70,7 @@ class Writer:
     def submit(self, job: Job) -> concurrent.futures.Future[Any]:
         """Ask for a write; its future is done after the commit."""
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        future.set_running_or_notify_cancel()  # who stops waiting for a write does not undo it
         self._jobs.put((job, future))
         return future
 
@@ -94,16 +98,18 @@ class Writer:
         if self._connection is not None:
             self._connection.close()
 
-    def _carry_out(self, batch: list[tuple[Job, concurrent.futures.Future[Any]]]) -> None:
+    def _carry_out(
+        self, batch: list[tuple[Job, concurrent.futures.Future[Any]]], tries: int = _TRIES
+    ) -> None:
         """Commit a batch; if it fails, each job on its own, so that one cannot spoil the others."""
         try:
             answers = self._commit([job for job, _ in batch])
         except Exception as error:  # noqa: BLE001 - whatever a job raises is for who asked
-            if len(batch) == 1:
+            if len(batch) == 1 and not (tries > 1 and _may_pass(error)):
                 batch[0][1].set_exception(error)
                 return
             for item in batch:
-                self._carry_out([item])
+                self._carry_out([item], tries - 1)
             return
         for (_, future), answer in zip(batch, answers, strict=True):
             future.set_result(answer)
@@ -119,7 +125,8 @@ class Writer:
                 self._drop()
             raise
         if tx.told:
-            self._told(tx.told)
+            with contextlib.suppress(RuntimeError):  # nobody is left to hear it, but it is kept
+                self._told(tx.told)
         return answers
 
     def _connected(self) -> Connection:
@@ -138,6 +145,14 @@ class Writer:
             if self._connection is not None:
                 self._connection.close()
         self._connection = None
+
+
+def _may_pass(error: Exception) -> bool:
+    """Say whether a write that failed may go through if it is tried again."""
+    if not isinstance(error, DBAPIError):
+        return False
+    state = getattr(error.orig, "sqlstate", None)
+    return error.connection_invalidated or state in _IN_THE_WAY
 
 
 class Database:
@@ -179,7 +194,13 @@ class Database:
         return await loop.run_in_executor(self._readers, self.read_now, job)
 
     def read_now(self, job: Callable[[Connection], T]) -> T:
-        """Carry out a read in this thread."""
+        """Carry out a read in this thread; once more if the connection turns out to be gone."""
+        try:
+            with self.engine.connect() as connection:
+                return job(connection)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
         with self.engine.connect() as connection:
             return job(connection)
 

@@ -85,3 +85,8 @@ def forget(tx: Tx, run_ids: Sequence[str], *, ended_only: bool = True) -> None:
     if ended_only:
         query = query.where(or_(deliveries.c.status == "done", deliveries.c.status == "dead"))
     tx.execute(query)
+
+
+def forget_before(tx: Tx, when: float) -> int:
+    """Remove deliveries that ended long ago."""
+    return tx.execute(delete(deliveries).where(deliveries.c.ended_at < when)).rowcount

@@ -253,7 +253,8 @@ def _same(found: _Members, within: Any, member: Any, value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return member.c.type == {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, int):  # SQLite would read it as a float, and so take others for it
-        return and_(member.c.type == "integer", within.op("->")(member.c.fullkey) == str(value))
+        written = type_coerce(within, Text).op("->")(member.c.fullkey)
+        return and_(member.c.type == "integer", written == literal(str(value), Text))
     # SQLite reads decimals in its own way, so it has to read both.
     read = func.json_extract(orjson.dumps([value]).decode(), "$[0]")
     return and_(_is_number(member), member.c.value == read)

@@ -219,9 +219,11 @@ def count_queued(reads: Reads, thread_id: str) -> int:
     return int(reads.execute(query).scalar_one())
 
 
-def ended_before(reads: Reads, when: float, most: int) -> list[str]:
-    """Give runs that ended long ago."""
+def ended_before(reads: Reads, when: float, most: int, *, temporary: bool) -> list[str]:
+    """Give runs that ended long ago; with `temporary`, only those that had no thread to keep."""
     query = select(runs.c.run_id).where(runs.c.ended_at < when).limit(most)
+    if temporary:
+        query = query.where(runs.c.temporary)
     return [row.run_id for row in reads.execute(query)]
 
 

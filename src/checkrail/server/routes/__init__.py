@@ -14,15 +14,15 @@ from checkrail.server.routes import (
     threads,
 )
 
-ROUTERS: dict[str, APIRouter] = {
-    "system": system.router,
-    "assistants": assistants.router,
-    "crons": crons.router,  # before runs: both have paths below /runs
-    "runs": runs.router,
-    "coordinator": coordinator.router,
-    "threads": threads.router,
-    "thread_state": thread_state.router,
-    "protocol": protocol.router,
-    "store": store.router,
-}
-"""By the names under which a config turns some of them off."""
+ROUTERS: tuple[tuple[str, APIRouter], ...] = (
+    ("meta", system.router),
+    ("assistants", assistants.router),
+    ("crons", crons.router),  # before runs: both have paths below /runs
+    ("runs", runs.router),
+    ("runs", coordinator.router),
+    ("threads", threads.router),
+    ("threads", thread_state.router),
+    ("threads", protocol.router),
+    ("store", store.router),
+)
+"""Each under the name by which a config turns it off."""

@@ -49,7 +49,7 @@ class WholeRun(Run):
     """A run with what it came to, and what is owed for it."""
 
     output: Any = None
-    deliveries: list[Delivery] = []
+    deliveries: list[Delivery]
 
 
 WHOLE_RUN: Answers = {200: {"model": WholeRun}, **PROBLEMS}
