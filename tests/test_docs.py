@@ -6,6 +6,8 @@ A document is one session: its snippets run in order, in one namespace and one e
 - ``yaml`` has to parse as YAML 1.2.
 - ``console`` runs its lines ``$ checkrail ...``. Each line of output that is shown has to occur in
   the real output; ``...`` stands for anything. With ``no-run`` it is only for reading.
+  ``checkrail dev`` and ``serve`` are started, and serve the snippets below until the next server
+  starts or the document ends: on a free port, which in URLs takes the place of 2024.
 - ``<!-- file: name -->`` above a snippet writes it to that file; Python is then not run.
 - ``<!-- exit: N -->`` above a console snippet is the exit code of its commands, 0 unless said.
 """
@@ -16,14 +18,20 @@ import importlib
 import inspect
 import os
 import re
+import shlex
+import socket
 import subprocess
 import sys
 import sysconfig
 import textwrap
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Self
 
 import pytest
 from ruamel.yaml import YAML
@@ -42,6 +50,8 @@ SNIPPET = re.compile(
     re.VERBOSE | re.MULTILINE | re.DOTALL,
 )
 MARK = re.compile(r"<!--\s*(file|exit):\s*(\S+)\s*-->")
+PORT = re.compile(r"(?<=127\.0\.0\.1:)2024|(?<=localhost:)2024")
+SERVING = ("dev", "serve")
 
 
 @dataclass(frozen=True)
@@ -81,25 +91,96 @@ def snippets(document: Path) -> Iterator[Snippet]:
         )
 
 
+class Server:
+    """The server that a document has started, if it has."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self, command: str, log: Path) -> str:
+        """Start a server, and give what it has said when it is there."""
+        self.stop()
+        words = [*shlex.split(command), "--port", str(self.port)]
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(self)
+            )
+        until = time.monotonic() + 60
+        while not self.answers():
+            said = log.read_text(encoding="utf-8")
+            assert process.poll() is None, f"$ {command}\n{said}"
+            if time.monotonic() > until:
+                process.kill()
+                pytest.fail(f"no server yet: $ {command}\n{said}")
+            time.sleep(0.05)
+        self.process = process
+        return log.read_text(encoding="utf-8")
+
+    def answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/ok", timeout=5):
+                return True
+        except urllib.error.URLError:
+            return False
+
+    def stop(self) -> None:
+        """Stop the server, which has to be glad to."""
+        if self.process is None:
+            return
+        process, self.process = self.process, None
+        process.terminate()
+        try:
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as given:
+        given.bind(("127.0.0.1", 0))
+        port: int = given.getsockname()[1]
+        return port
+
+
+def environment(server: Server) -> dict[str, str]:
+    path = sysconfig.get_path("scripts") + os.pathsep + os.environ["PATH"]
+    shown = {"COLUMNS": "100", "NO_COLOR": "1", "CHECKRAIL_SERVER": server.url}
+    return {**os.environ, **shown, "PATH": path}
+
+
 def run_document(document: Path, namespace: dict[str, object]) -> None:
     """Run the snippets of a document in the current folder."""
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() as runner, Server() as server:
         for snippet in snippets(document):
+            text = PORT.sub(str(server.port), snippet.text)
             try:
-                run_snippet(snippet, namespace, runner)
+                run_snippet(replace(snippet, text=text), namespace, runner, server)
             except BaseException as error:
                 error.add_note(f"in the snippet at {document.name}, line {snippet.line}")
                 raise
 
 
-def run_snippet(snippet: Snippet, namespace: dict[str, object], runner: asyncio.Runner) -> None:
+def run_snippet(
+    snippet: Snippet, namespace: dict[str, object], runner: asyncio.Runner, server: Server
+) -> None:
     match snippet.info[0]:
         case "python":
             run_python(snippet, namespace, runner)
         case "yaml":
             list(YAML(typ="safe", pure=True).load_all(snippet.text))
         case "console" if "no-run" not in snippet.info:
-            run_console(snippet)
+            run_console(snippet, server)
         case "py" | "yml" as short:
             pytest.fail(f"the language {short!r} is not run: write it out")
     if name := snippet.marks.get("file"):
@@ -117,27 +198,34 @@ def run_python(snippet: Snippet, namespace: dict[str, object], runner: asyncio.R
         runner.run(result)
 
 
-def run_console(snippet: Snippet) -> None:
-    path = sysconfig.get_path("scripts") + os.pathsep + os.environ["PATH"]
+def run_console(snippet: Snippet, server: Server) -> None:
     for command, expected in snippet.commands():
-        if command.split()[:1] != ["checkrail"]:
+        words = command.split()
+        if words[:1] != ["checkrail"]:
             continue
-        done = subprocess.run(
-            command,
-            shell=True,
-            check=False,
-            text=True,
-            timeout=60,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"},
-        )
-        said = f"$ {command}\n{done.stdout}"
-        assert done.returncode == int(snippet.marks.get("exit", "0")), said
+        if words[1:2] and words[1] in SERVING:
+            said = server.start(command, Path("../server.log"))
+        else:
+            code, said = run_command(command, server)
+            assert code == int(snippet.marks.get("exit", "0")), f"$ {command}\n{said}"
         for line in expected:
             pattern = ".*".join(map(re.escape, line.split("...")))
-            assert re.search(pattern, done.stdout), f"{line!r} is not in: {said}"
+            assert re.search(pattern, said), f"{line!r} is not in: $ {command}\n{said}"
+
+
+def run_command(command: str, server: Server) -> tuple[int, str]:
+    done = subprocess.run(
+        command,
+        shell=True,
+        check=False,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment(server),
+    )
+    return done.returncode, done.stdout
 
 
 @pytest.fixture
@@ -209,6 +297,7 @@ BAD = {
     "```python no-run\nif\n```": SyntaxError,
     "```yaml\na: 1\na: 2\n```": DuplicateKeyError,
     "```console\n$ checkrail check\n```": AssertionError,  # for its exit code
+    "```console\n$ checkrail dev\n```": AssertionError,  # for there is no server
     "<!-- exit: 3 -->\n```console\n$ checkrail check\nfine\n```": AssertionError,  # for its output
     "```py\n1\n```": pytest.fail.Exception,
 }

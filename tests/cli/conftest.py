@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ..server.harness import Postgres
+
 COMMAND = Path(sys.executable).parent / "checkrail"
 TERMINAL = ("CLICOLOR_FORCE", "COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE")
 
@@ -105,6 +107,14 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return written
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real PostgreSQL, which is started when first asked for."""
+    cluster = Postgres(os.environ.get("CHECKRAIL_TEST_POSTGRES"))
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture(autouse=True)

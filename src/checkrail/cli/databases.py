@@ -17,6 +17,8 @@ from checkrail.engine.errors import CheckrailError
 from checkrail.engine.extras import needs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from checkrail.config import Loaded
     from checkrail.config.server import ServerConfig
     from checkrail.store.database import Database
@@ -54,6 +56,11 @@ def project(path: str | None, *, as_data: bool) -> Loaded:
     return read(file, as_data=as_data)
 
 
+def file_of(config: ServerConfig) -> Path | None:
+    """Give the SQLite file of a project that names no database."""
+    return None if config.database is not None else config.data_dir / "checkrail.db"
+
+
 def url_of(config: ServerConfig) -> str:
     """Give the URL of a project's database; the folder of a SQLite file is made."""
     with needs("sqlalchemy", "the server's database", "server"):
@@ -66,7 +73,8 @@ def url_of(config: ServerConfig) -> str:
 
 def place_of(config: ServerConfig, kind: str) -> str:
     """Say where a database is, without what nobody is to see."""
-    return kind if config.database is not None else f"{kind} in {config.data_dir / 'checkrail.db'}"
+    file = file_of(config)
+    return kind if file is None else f"{kind} in {file}"
 
 
 @contextlib.contextmanager

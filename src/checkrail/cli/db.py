@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from checkrail.cli.databases import POSTGRES, SQLITE, config_option, opened, place_of, project
+from checkrail.cli.databases import (
+    POSTGRES,
+    SQLITE,
+    config_option,
+    file_of,
+    opened,
+    place_of,
+    project,
+    told_plainly,
+)
 from checkrail.cli.show import as_json, console
+from checkrail.engine.extras import needs
 
 if TYPE_CHECKING:
     from checkrail.config import Loaded
@@ -67,20 +77,31 @@ async def _make_langgraph_tables(loaded: Loaded) -> None:
 def version(config: str | None, *, as_data: bool) -> None:
     """Say which version the tables have, and which one is needed."""
     loaded = project(config, as_data=as_data)
-    with opened(loaded) as database:
-        from checkrail.store import migrate
-
-        found, needed = migrate.version(database.engine), migrate.head()
-        told = _told(loaded, database)
+    told = _versions(loaded)
     if as_data:
-        click.echo(as_json(told | {"version": found, "needed": needed}))
+        click.echo(as_json(told))
         return
     place = place_of(loaded.server, told["database"])
+    found, needed = told["version"], told["needed"]
     says = f"version {found}" if found else "no tables yet"
     advice = "" if found == needed else f", and {needed} is needed: checkrail db upgrade"
     console().print(f"{place}: {says}{advice}", markup=False)
 
 
+def _versions(loaded: Loaded) -> dict[str, Any]:
+    """Read the version; a file that is not there is not made for it."""
+    with told_plainly(loaded), needs("sqlalchemy", "the server's database", "server"):
+        from checkrail.store import migrate
+    file = file_of(loaded.server)
+    if file is not None and not file.exists():
+        told = {"database": SQLITE, "file": str(file), "version": None}
+    else:
+        with opened(loaded) as database:
+            told = _told(loaded, database) | {"version": migrate.version(database.engine)}
+    return told | {"needed": migrate.head()}
+
+
 def _told(loaded: Loaded, database: Database) -> dict[str, Any]:
-    file = None if loaded.server.database else str(loaded.server.data_dir / "checkrail.db")
-    return {"database": POSTGRES if database.postgres else SQLITE, "file": file}
+    file = file_of(loaded.server)
+    kind = POSTGRES if database.postgres else SQLITE
+    return {"database": kind, "file": None if file is None else str(file)}

@@ -83,28 +83,18 @@ class Deliverer:
         try:
             await (self._webhook if row["kind"] == "webhook" else self._hooks)(row)
         except Undelivered as error:
-            changed = self._later(row, str(error))
+            changed = later(row, str(error), self._parts.settings.webhook_attempts)
         except OutboundRefused as error:
             log.error("the webhook of run %s is not sent: %s", row["run_id"], error)  # noqa: TRY400
             changed |= {"status": "dead", "last_error": str(error)}
         except Exception as error:
             log.exception("delivery %s of run %s failed", row["delivery_id"], row["run_id"])
             changed |= {"status": "dead", "last_error": type(error).__name__}
-        changed["attempts"] = row["attempts"] + 1
+        changed |= {"attempts": row["attempts"] + 1}
         worker = self._parts.worker_id
         await self._parts.database.write(
             lambda tx: deliveries.settle(tx, row["delivery_id"], worker, **changed)
         )
-
-    def _later(self, row: Row, error: str) -> dict[str, Any]:
-        """Say when a delivery is tried again, or that it is dead."""
-        attempts = row["attempts"] + 1
-        if attempts >= self._parts.settings.webhook_attempts:
-            told = (row["delivery_id"], row["run_id"], attempts, error)
-            log.error("delivery %s of run %s is dead after %s attempts: %s", *told)
-            return {"status": "dead", "ended_at": time.time(), "last_error": error}
-        pause = min(3600.0, 2.0**attempts) * random.uniform(0.8, 1.2)  # noqa: S311
-        return {"status": "owed", "due_at": time.time() + pause, "last_error": error}
 
     async def _hooks(self, row: Row) -> None:
         """Tell the finish hooks: a hook that raises or is late is recorded, and that was it."""
@@ -139,6 +129,18 @@ class Deliverer:
             raise Undelivered(str(error)) from None
         if answer.status >= 300:
             raise Undelivered(f"the webhook answered {answer.status}")
+
+
+def later(row: Row, error: str, most: int) -> dict[str, Any]:
+    """Say when a delivery is tried again, or that it is dead."""
+    now, attempts = time.time(), row["attempts"] + 1
+    changed = {"attempts": attempts, "last_error": error}
+    if attempts >= most:
+        told = (row["delivery_id"], row["run_id"], attempts, error)
+        log.error("delivery %s of run %s is dead after %s attempts: %s", *told)
+        return changed | {"status": "dead", "ended_at": now}
+    pause = min(3600.0, 2.0**attempts) * random.uniform(0.8, 1.2)  # noqa: S311
+    return changed | {"status": "owed", "due_at": now + pause}
 
 
 def _read(row: Row) -> Row:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
 from checkrail.runs.live import LiveRun
 from checkrail.store import events, records, runs
-from checkrail.store.database import Database, Tx
+from checkrail.store.database import Database, Reads, Tx
 
 log = logging.getLogger("checkrail.runs")
 
@@ -86,10 +87,21 @@ class EventLog:
             self._dirty |= {live for live, _ in batches}
             self._records = kept + self._records
             await asyncio.sleep(0.5)
+            await self._forget_kept([live for live, _ in batches])
         finally:
             self._flushing, self._in_flight = None, frozenset()
             if self._dirty or self._records:
                 self._soon()
+
+    async def _forget_kept(self, lives: list[LiveRun]) -> None:
+        """Forget events that are kept after all: only word of it was lost with the connection."""
+
+        def last(reads: Reads) -> list[int]:
+            return [events.last_seq(reads, live.run_id) for live in lives]
+
+        with contextlib.suppress(Exception):  # the next write tells whether the database is back
+            for live, seq in zip(lives, await self._database.read(last), strict=True):
+                live.kept(seq)
 
     def _write(self, tx: Tx, rows: list[dict[str, Any]], kept: list[dict[str, Any]]) -> None:
         held = runs.held_among(tx, self._worker_id, [row["run_id"] for row in rows])

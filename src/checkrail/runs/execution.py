@@ -128,6 +128,7 @@ class Executor:
 
         if not await parts.database.write(begin):
             live.stop("lost")
+            raise asyncio.CancelledError
         return None
 
 
@@ -139,7 +140,8 @@ def refused(verdict: Verdict) -> Outcome:
 
 
 def _answered(body: asyncio.Task[Outcome]) -> bool:
-    return body.done() and not body.cancelled()
+    """Say whether a body got to its end; one that was cancelled may raise anything."""
+    return body.done() and not body.cancelled() and body.exception() is None
 
 
 def _failed(error: BaseException | None) -> Outcome:

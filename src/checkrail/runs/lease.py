@@ -20,10 +20,11 @@ log = logging.getLogger("checkrail.runs")
 class Beat:
     """What a heartbeat learned."""
 
+    began: float  # by the monotonic clock
     alive: bool  # False: the lease had run out, and others may have our runs
     others: int
     cancels: Sequence[tuple[str, str]]
-    held: frozenset[str] | None = None  # of our runs, those that are still ours; None: all
+    held: frozenset[str]  # the runs that are ours
 
 
 class Lease:
@@ -89,10 +90,10 @@ class Lease:
         self._told(beat)
 
     def _renew(self, tx: Tx) -> Beat:
-        now = self._database.now()
+        began, now = time.monotonic(), self._database.now()
         alive = workers.beat(tx, self._worker_id, now, self._seconds)
         if not alive and not workers.renew(tx, self._worker_id, now, self._seconds):
             workers.add(tx, self._worker_id, (platform.node(), os.getpid()), now, self._seconds)
         others = workers.others(tx, self._worker_id, now)
-        held = None if alive else frozenset(runs.held_ids(tx, self._worker_id))
-        return Beat(alive, others, runs.cancels_of(tx, self._worker_id), held)
+        held = frozenset(runs.held_ids(tx, self._worker_id))
+        return Beat(began, alive, others, runs.cancels_of(tx, self._worker_id), held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -70,6 +71,7 @@ class LiveRun:
         self.run_id: str = row["run_id"]
         self.thread_id: str = row["thread_id"]
         self.attempt: int = row["attempt"]
+        self.since = time.monotonic()
         first = self.attempt == 1 and not row["last_seq"]
         self.seq: int = row["last_seq"] + (0 if first else ATTEMPT_GAP)
         self.bytes = 0

@@ -8,6 +8,7 @@ from typing import Any
 
 from checkrail.engine.records import uuid7
 from checkrail.runs import outcome as outcomes
+from checkrail.runs.delivering import later
 from checkrail.runs.ending import end_unheld, lock_thread
 from checkrail.runs.outcome import Outcome
 from checkrail.runs.parts import Parts
@@ -23,12 +24,23 @@ _FORGOTTEN = 600.0  # seconds after which a dead worker is no longer listed
 def recover(tx: Tx, parts: Parts) -> None:
     """Take care of everything that dead workers left."""
     now = parts.database.now()
-    for row in runs.orphans(tx, now):
+    for row in runs.orphans(tx, now, parts.worker_id):
         log.warning("run %s lost its worker in its attempt %s", row["run_id"], row["attempt"])
         give_up(tx, parts, row, lost=True)
-    if deliveries.release_orphans(tx, now):
-        tx.tell("work", "")
+    for row in deliveries.orphans(tx, now, parts.worker_id):
+        _owe_again(tx, parts, row)
     workers.bury(tx, now, _FORGOTTEN)
+
+
+def _owe_again(tx: Tx, parts: Parts, row: Row) -> None:
+    """Free a delivery that went down with its worker; one that takes each down is put off."""
+    error = "the process that carried it out went away"
+    changed = later(row, error, parts.settings.webhook_attempts)
+    if row["attempts"] == 0:
+        changed["due_at"] = row["due_at"]
+    deliveries.settle(tx, row["delivery_id"], row["worker_id"], **changed)
+    _close_records(tx, row)
+    tx.tell("work", "")
 
 
 def give_up(tx: Tx, parts: Parts, row: Row, *, lost: bool) -> None:
@@ -39,10 +51,16 @@ def give_up(tx: Tx, parts: Parts, row: Row, *, lost: bool) -> None:
     lock_thread(tx, row)
     fence = {"worker_id": row["worker_id"], "attempt": row["attempt"]}
     row = row | {"last_seq": events.last_seq(tx, row["run_id"]), "lost": row["lost"] + lost}
-    _close_records(tx, row)
     if (ended := _ends(parts, row)) is not None:
-        end_unheld(tx, parts, row, ended, **fence)
-        return
+        changed = end_unheld(tx, parts, row, ended, **fence)
+    else:
+        changed = _make_ready(tx, row, fence)
+    if changed:
+        _close_records(tx, row)
+
+
+def _make_ready(tx: Tx, row: Row, fence: dict[str, Any]) -> bool:
+    """Let others take a run; False: somebody else has it already."""
     changed = runs.change_if(
         tx,
         row["run_id"],
@@ -56,6 +74,7 @@ def give_up(tx: Tx, parts: Parts, row: Row, *, lost: bool) -> None:
     )
     if changed:
         tx.tell("work", "")
+    return changed
 
 
 def _ends(parts: Parts, row: Row) -> Outcome | None:
@@ -80,16 +99,14 @@ def _close_records(tx: Tx, row: Row) -> None:
 
 
 def _lost(start: Row, now: float) -> dict[str, Any]:
+    changed = {"event_type": "hook_failed", "record_id": uuid7()}
     told = {
         **start["record"],
-        "event_type": "hook_failed",
+        **changed,
+        "kind": "hook_failed",
         "failure": "lost",
         "error": "the process that ran this hook went away",
         "time": now,
     }
-    return {
-        **{key: value for key, value in start.items() if key != "seq"},
-        "event_type": "hook_failed",
-        "created_at": now,
-        "record": told | {"record_id": uuid7()},
-    }
+    kept = {key: value for key, value in start.items() if key != "seq"}
+    return {**kept, **changed, "created_at": now, "record": told}

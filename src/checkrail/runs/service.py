@@ -123,6 +123,7 @@ async def _close(
     await service.worker.close()
     await service.deliverer.close()
     await service.parts.log.flush()
+    await asyncio.to_thread(service.worker.end)
     if notices is not None:
         await asyncio.to_thread(notices.close)
     await asyncio.to_thread(database.close)

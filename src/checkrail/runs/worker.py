@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from functools import partial
 
 from checkrail.runs.delivering import Deliverer
 from checkrail.runs.execution import Executor
@@ -15,6 +16,7 @@ from checkrail.runs.live import LiveRun
 from checkrail.runs.parts import Parts
 from checkrail.runs.recovery import give_up
 from checkrail.store import runs
+from checkrail.store.database import Tx
 from checkrail.store.rows import Row
 
 log = logging.getLogger("checkrail.runs")
@@ -34,6 +36,7 @@ class Worker:
         self._backlog = False
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._strays: dict[str, float] = {}
         self._lease = Lease(
             parts.database, parts.worker_id, settings.lease, settings.beat, self._beaten
         )
@@ -73,6 +76,9 @@ class Worker:
     def take(self, row: Row) -> LiveRun:
         """Begin with a run that is ours."""
         parts = self._parts
+        if (older := parts.live.get(row["run_id"])) is not None:
+            older.mute = True
+            older.stop("lost")  # we were taken for dead, and now have it again
         live = LiveRun(row, parts.settings.limits, parts.log.dirty, self._is_sound)
         parts.live[live.run_id] = live
         if row["cancel"] is not None:
@@ -102,7 +108,10 @@ class Worker:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._bell.close()
-        await asyncio.to_thread(self._lease.end)
+
+    def end(self) -> None:
+        """Leave the workers: what this process held is done, or handed back."""
+        self._lease.end()
 
     def _is_sound(self) -> bool:
         return self._lease.sound
@@ -117,14 +126,16 @@ class Worker:
             log.exception("run %s could not be carried out", live.run_id)
             await self._give_up(live)
         finally:
-            del self._parts.live[live.run_id]
+            if self._parts.live.get(live.run_id) is live:
+                del self._parts.live[live.run_id]
             if self._backlog:
                 self._bell.ring()
             if not live.ended.done():
                 live.ended.cancel()
             self._parts.hub.tell([("run", live.run_id), ("thread", live.thread_id)])
-        if debts:
-            self._deliverer.take(debts)
+        if debts is None:
+            return
+        self._deliverer.take(debts)
         if live.row["temporary"]:
             await self._forget_thread(live.thread_id)
 
@@ -147,7 +158,21 @@ class Worker:
         self._parts.alone = beat.others == 0
         for run_id, action in beat.cancels:
             self.cancel(run_id, action)
-        if beat.held is not None:
-            for live in tuple(self._parts.live.values()):
-                if live.run_id not in beat.held:
-                    live.stop("lost")
+        for live in tuple(self._parts.live.values()):
+            if live.since < beat.began and live.run_id not in beat.held:
+                live.stop("lost")
+        self._find_strays(beat.held - self._parts.live.keys())
+
+    def _find_strays(self, run_ids: frozenset[str]) -> None:
+        """Give back runs that are said to be ours, but that nobody here works on."""
+        now = time.monotonic()
+        self._strays = {run_id: self._strays.get(run_id, now) for run_id in run_ids}
+        for run_id, since in self._strays.items():
+            if now - since > self._parts.settings.beat / 2:
+                log.warning("run %s is nobody's work here, and is given back", run_id)
+                self._parts.database.write_soon(partial(self._give_back, run_id=run_id))
+
+    def _give_back(self, tx: Tx, run_id: str) -> None:
+        row = runs.get(tx, run_id)
+        if row is not None and row["worker_id"] == self._parts.worker_id:
+            give_up(tx, self._parts, row, lost=True)

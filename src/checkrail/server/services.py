@@ -50,7 +50,7 @@ class Services:
         return Asker(caller.user, access.owner, access.filter)
 
 
-def services_of(connection: HTTPConnection) -> Services:
-    """Give a route the services of its app; made for `Depends`."""
+async def services_of(connection: HTTPConnection) -> Services:
+    """Give a route the services of its app; made for `Depends`, which gives plain ones a thread."""
     found: Services = connection.app.state.services
     return found

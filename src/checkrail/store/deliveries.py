@@ -50,13 +50,20 @@ def settle(tx: Tx, delivery_id: str, worker_id: str, /, **values: Any) -> bool:
     return bool(tx.execute(query.values(worker_id=None, **values)).rowcount)
 
 
-def release_orphans(tx: Tx, now: ColumnElement[float]) -> int:
-    """Free the deliveries of workers that are gone."""
+def orphans(tx: Tx, now: ColumnElement[float], but: str, most: int = 100) -> list[Row]:
+    """Give the deliveries of workers that are gone; `but` one that asks is not."""
     alive = select(workers.c.worker_id).where(workers.c.expires_at > now)
-    query = update(deliveries).where(
-        deliveries.c.worker_id.is_not(None), deliveries.c.worker_id.not_in(alive)
+    query = (
+        select(deliveries)
+        .where(
+            deliveries.c.worker_id.is_not(None),
+            deliveries.c.worker_id != but,
+            deliveries.c.worker_id.not_in(alive),
+        )
+        .limit(most)
+        .with_for_update(skip_locked=True)
     )
-    return tx.execute(query.values(worker_id=None)).rowcount
+    return all_of(tx, query)
 
 
 def release(tx: Tx, worker_id: str) -> None:

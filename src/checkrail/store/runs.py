@@ -182,12 +182,16 @@ def cancels_of(reads: Reads, worker_id: str) -> list[tuple[str, str]]:
     return [(row.run_id, row.cancel) for row in reads.execute(query)]
 
 
-def orphans(reads: Reads, now: ColumnElement[float], most: int = 100) -> list[Row]:
-    """Give the runs whose worker has lost its lease, or is gone."""
+def orphans(reads: Reads, now: ColumnElement[float], but: str, most: int = 100) -> list[Row]:
+    """Give the runs whose worker has lost its lease, or is gone; `but` one that asks is not."""
     alive = select(workers.c.worker_id).where(workers.c.expires_at > now)
     query = (
         select(runs)
-        .where(runs.c.worker_id.is_not(None), runs.c.worker_id.not_in(alive))
+        .where(
+            runs.c.worker_id.is_not(None),
+            runs.c.worker_id != but,
+            runs.c.worker_id.not_in(alive),
+        )
         .order_by(runs.c.seq)
         .limit(most)
         .with_for_update(skip_locked=True)

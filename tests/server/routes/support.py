@@ -6,14 +6,12 @@ from operator import add
 from typing import Annotated, Any
 
 import httpx2
-from fastapi import FastAPI
 from langgraph.graph import START, StateGraph
 from langgraph_sdk import Auth
 from typing_extensions import TypedDict
 
-from checkrail.server.answers import handle_errors
-from checkrail.server.auth import Guard, choose
-from checkrail.server.routes import ROUTERS
+from checkrail.server.app import build
+from checkrail.server.auth import choose
 from checkrail.server.services import Services
 
 HERE = "http://127.0.0.1"
@@ -73,12 +71,7 @@ class Served:
     async def enter(self, authenticator: Any, **headers: str) -> Any:
         """Open a client that the authenticator rules over."""
         self.services.authenticator = authenticator
-        app = FastAPI()
-        app.state.services = self.services
-        handle_errors(app)
-        for router in ROUTERS.values():
-            app.include_router(router)
-        app.add_middleware(Guard, authenticator=authenticator)
+        app = build(self.services)
         # What nobody expected is to be answered too, as a real server does.
         transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
         client = httpx2.AsyncClient(transport=transport, base_url=HERE, headers=headers)

@@ -97,7 +97,7 @@ async def _frames(envelopes: Envelopes) -> AsyncIterator[bytes]:
 @router.websocket("/threads/{thread_id}/stream/events")
 async def stream_events_socket(socket: WebSocket, thread_id: UUID) -> None:
     """Stream the same over a WebSocket; its first message is the subscription."""
-    served = services_of(socket)
+    served = await services_of(socket)
     try:
         await found_thread(socket, served, thread_id, "read", may_be_new=True)
     except (RequestError, AuthError) as error:

@@ -1,0 +1,191 @@
+"""A thread's state: where it stands, where it stood, and writing to it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.responses import Response
+
+from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
+from checkrail.runs.graphs import state
+from checkrail.server.answers import Json
+from checkrail.server.routes.fields import Text
+from checkrail.server.routes.thread_access import found
+from checkrail.server.routes.thread_bodies import (
+    STATE,
+    STATES,
+    WRITTEN,
+    HistoryWanted,
+    Place,
+    StateChange,
+    StateField,
+    StateWanted,
+)
+from checkrail.server.routes.thread_graphs import graph_of, opened, reading, refreshed, writing
+from checkrail.server.services import Services, services_of
+from checkrail.server.shapes import selected
+from checkrail.store import runs
+from checkrail.store.rows import Row
+
+router = APIRouter(tags=["threads"])
+
+Served = Annotated[Services, Depends(services_of)]
+Subgraphs = Annotated[bool, Query()]
+Select = Annotated[list[StateField] | None, Query()]
+CheckpointId = Annotated[Text, Path()]
+
+
+@router.get("/threads/{thread_id}/state", responses=STATE)
+async def get_state(
+    request: Request,
+    served: Served,
+    thread_id: UUID,
+    subgraphs: Subgraphs = False,
+    select: Select = None,
+) -> Response:
+    """Give where a thread stands; one that never ran has an empty state."""
+    return await _shown(request, served, thread_id, None, select, subgraphs=subgraphs)
+
+
+@router.get("/threads/{thread_id}/state/{checkpoint_id}", responses=STATE)
+async def get_state_at(
+    request: Request,
+    served: Served,
+    thread_id: UUID,
+    checkpoint_id: CheckpointId,
+    subgraphs: Subgraphs = False,
+    select: Select = None,
+) -> Response:
+    """Give where a thread stood at a checkpoint."""
+    place = Place(checkpoint_id=checkpoint_id)
+    return await _shown(request, served, thread_id, place, select, subgraphs=subgraphs)
+
+
+@router.post("/threads/{thread_id}/state/checkpoint", responses=STATE)
+async def get_state_at_checkpoint(
+    request: Request, served: Served, thread_id: UUID, body: StateWanted
+) -> Response:
+    """Give where a thread, or a subgraph within it, stood at a checkpoint."""
+    return await _shown(
+        request, served, thread_id, body.checkpoint, body.select, subgraphs=body.subgraphs
+    )
+
+
+@router.post("/threads/{thread_id}/state", responses=WRITTEN)
+async def update_state(
+    request: Request, served: Served, thread_id: UUID, body: StateChange
+) -> Response:
+    """Write to a thread's state as if a node had; a conflict while a run is under way."""
+    caller, row = await found(request, served, thread_id, "update", {"metadata": {}})
+    await _check_free(served, row["thread_id"])
+    named = await graph_of(served, row)
+    if named is None:
+        raise InvalidError(
+            f"the thread {row['thread_id']!r} never ran and names no graph. "
+            "Put graph_id into its metadata, or run it first"
+        )
+    place = body.place()
+    async with opened(served, row, named, caller.user, "threads.update") as graph:
+        await _check_place(graph, row, place)
+        with writing(named.name):
+            written = await state.update_state(
+                graph,
+                row["thread_id"],
+                body.values,
+                as_node=body.as_node,
+                checkpoint=_said(place),
+            )
+    await refreshed(served, row["thread_id"], caller.user)
+    return Json(written)
+
+
+@router.post("/threads/{thread_id}/history", responses=STATES)
+async def get_history(
+    request: Request, served: Served, thread_id: UUID, body: HistoryWanted
+) -> Response:
+    """Give the states that a thread went through, the last one first."""
+    caller, row = await found(request, served, thread_id, "read")
+    named = await graph_of(served, row)
+    if named is None:
+        return Json([])
+    async with opened(served, row, named, caller.user, "threads.read") as graph:
+        with reading():
+            states = await state.history(
+                graph,
+                row["thread_id"],
+                limit=body.limit,
+                before=body.before,
+                metadata=body.metadata,
+                checkpoint=_said(body.checkpoint),
+            )
+    return Json([selected(each, body.select) for each in states])
+
+
+async def _shown(
+    request: Request,
+    served: Services,
+    thread_id: UUID,
+    place: Place | None,
+    select: Sequence[str] | None,
+    *,
+    subgraphs: bool,
+) -> Response:
+    caller, row = await found(request, served, thread_id, "read")
+    named = await graph_of(served, row)
+    if named is None:
+        if place is not None and place.checkpoint_id:
+            raise _unknown(row, place)
+        return Json(selected(_empty(row), select))
+    async with opened(served, row, named, caller.user, "threads.read") as graph:
+        shown = await _state(graph, row, place, subgraphs=subgraphs)
+    return Json(selected(shown, select))
+
+
+async def _state(graph: Any, row: Row, place: Place | None, *, subgraphs: bool) -> dict[str, Any]:
+    """Give the state at a place; LangGraph shows an empty one where there is no checkpoint."""
+    with reading():
+        told = await state.get_state(graph, row["thread_id"], _said(place), subgraphs=subgraphs)
+    if place is not None and place.checkpoint_id and told["created_at"] is None:
+        raise _unknown(row, place)
+    return told
+
+
+async def _check_place(graph: Any, row: Row, place: Place | None) -> None:
+    """See that the checkpoint to write onto is there, or LangGraph would begin a thread anew."""
+    if place is not None:
+        await _state(graph, row, place, subgraphs=False)
+
+
+async def _check_free(served: Services, thread_id: str) -> None:
+    live = await served.database.read(lambda reads: runs.live_ids(reads, thread_id=thread_id))
+    if live:
+        raise ConflictError(
+            f"the thread {thread_id!r} has a run under way, {live[-1]}. "
+            "Wait for it or cancel it, and write then"
+        )
+
+
+def _said(place: Place | None) -> dict[str, Any] | None:
+    return None if place is None else place.model_dump(exclude_none=True)
+
+
+def _unknown(row: Row, place: Place) -> NotFoundError:
+    told = f"the thread {row['thread_id']!r} has no checkpoint {place.checkpoint_id!r}"
+    return NotFoundError(f"{told}. Its history lists those that it has")
+
+
+def _empty(row: Row) -> dict[str, Any]:
+    here = {"checkpoint_ns": "", "checkpoint_id": None, "checkpoint_map": None}
+    return {
+        "values": {},
+        "next": [],
+        "tasks": [],
+        "metadata": {},
+        "created_at": None,
+        "checkpoint": {"thread_id": row["thread_id"], **here},
+        "parent_checkpoint": None,
+        "interrupts": [],
+    }
