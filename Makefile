@@ -15,13 +15,16 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help demo test test-adapters check bench clean python
+.PHONY: help demo dev test test-adapters check bench clean python
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/synced ## see hooks at work, offline, in a minute
 	$(BIN)/python examples/demo/demo.py
+
+dev: .venv/synced ## serve the example project
+	$(BIN)/checkrail dev --config examples/server
 
 test: check ## all checks, then all tests; the engine fully covered
 	$(BIN)/pytest -n auto --dist loadfile --cov=checkrail.engine --cov-branch --cov-fail-under=100
@@ -40,7 +43,7 @@ bench: .venv/synced ## measure against the bars and the peers
 	$(BIN)/python bench/run.py
 
 clean: ## remove everything that make and the tools made
-	rm -rf .venv .envs .tools bench/.envs .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf .venv .envs .tools bench/.envs examples/server/.checkrail .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
 	find src tests tests_adapters bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .venv/synced: pyproject.toml uv.lock | python $(UV)

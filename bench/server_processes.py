@@ -18,7 +18,7 @@ from processes import BENCH, environment
 
 PROJECT = BENCH / "server_project"
 SERVE = (sys.executable, "-m", "checkrail", "serve")
-UPGRADE = (sys.executable, "-m", "checkrail", "db", "upgrade", "--config", str(PROJECT))
+UPGRADE = (sys.executable, "-m", "checkrail", "db", "upgrade")
 _PATIENCE = 60.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -38,7 +38,7 @@ class Place:
     @property
     def environment(self) -> dict[str, str]:
         url = {"CHECKRAIL_DATABASE_URL": self.url} if self.url else {}
-        return environment() | url | {"CHECKRAIL_DATA_DIR": str(self.folder)}
+        return environment() | url
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,15 @@ def floor(place: Place) -> Iterator[Floor]:
 @contextmanager
 def server(place: Place) -> Iterator[Served]:
     """Serve the project until it is not needed any more."""
+    project = place.folder / "project"  # its data is kept below it
+    shutil.copytree(PROJECT, project)
+    where = {"cwd": project, "env": place.environment}
     if place.url:
-        subprocess.run(UPGRADE, env=place.environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(UPGRADE, **where, check=True, stdout=subprocess.DEVNULL)
     port = _free_port()
-    command = [*SERVE, "--config", str(PROJECT), "--port", str(port)]
     with (place.folder / "server.log").open("w") as log:
-        process = subprocess.Popen(command, env=place.environment, stdout=log, stderr=log)
+        command = [*SERVE, "--port", str(port)]
+        process = subprocess.Popen(command, **where, stdout=log, stderr=log)
     try:
         _until_open(process, port, place.folder / "server.log")
         yield Served(port, process.pid)

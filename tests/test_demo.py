@@ -26,7 +26,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -111,7 +111,17 @@ def test_the_last_lines_count_what_was_shown(printed):
     assert all(counts.values())
 
 
-def test_nothing_that_was_redacted_is_printed(printed):
+def test_it_asks_agents_on_a_server(printed):
+    lines = [line.strip() for line in printed.splitlines()]
+    served = lines[lines.index("the run server  checkrail serve, on SQLite") :]
+    assert "Ann asks the paid agent: 402 Active subscription required" in served
+    assert "Ann reads: Refunds over 100 need the finance desk" in served
+    called = [call[2] for line in printed.splitlines() if (call := CALL.fullmatch(line.rstrip()))]
+    assert called[-3:] == ["subscribed", "refund_limit", "completed"]
+
+
+def test_nothing_that_was_redacted_is_printed(printed, monkeypatch):
+    monkeypatch.syspath_prepend(DEMO)
     script = runpy.run_path(str(DEMO / "demo.py"))
     spoken = script["QUESTION"] + script["ANSWER"]
     hidden = ["ann@example.com", "4111 1111 1111 1111", "sk-proj-" + "a1B2c3D4" * 5]

@@ -19,6 +19,7 @@ import inspect
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -141,7 +142,7 @@ class Server:
         process, self.process = self.process, None
         process.terminate()
         try:
-            assert process.wait(60) == 0
+            assert process.wait(60) in (0, -signal.SIGTERM)
         finally:
             process.kill()
 

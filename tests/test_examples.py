@@ -1,8 +1,15 @@
 """Runs every example as a user would, and reads what it prints."""
 
 import re
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,8 +89,18 @@ CHAT = """
 """
 
 
-def run(name: str, folder: Path) -> str:
-    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
+CLIENT = """
+    Where is order A-17?
+    Order A-17 is on its way.
+    Refund 5000!
+    Refunds over 100 need the finance desk
+    And now the paid agent:
+    402 Active subscription required
+"""
+
+
+def run(name: str, folder: Path, *arguments: str) -> str:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
@@ -121,7 +138,54 @@ def test_the_chat_can_be_had_as_its_file_tells(tmp_path: Path) -> None:
     assert_says(done.stdout, CHAT)
 
 
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    """The URL of a server of the example project, started as its file tells."""
+    shutil.copytree(EXAMPLES / "server", tmp_path / "server")
+    with socket.socket() as given:
+        given.bind(("127.0.0.1", 0))
+        port = str(given.getsockname()[1])
+    told = re.search(r"checkrail (dev --config) examples/server$", file_of("server"), re.MULTILINE)
+    assert told is not None
+    command = [Path(sys.executable).parent / "checkrail", *told[1].split(), "server"]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen([*command, "--port", port], cwd=tmp_path, stdout=log, stderr=log)
+    try:
+        wait_for(f"http://127.0.0.1:{port}/ok", process)
+        yield f"http://127.0.0.1:{port}"
+        process.terminate()
+        assert process.wait(60) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < until:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except urllib.error.URLError:
+            time.sleep(0.05)
+        else:
+            return
+    pytest.fail("the server did not start")
+
+
+def file_of(example: str) -> str:
+    return (EXAMPLES / example / "checkrail.yaml").read_text(encoding="utf-8")
+
+
+def test_the_client_talks_to_the_project_and_its_hooks_are_in_the_log(served, tmp_path):
+    assert_says(run("server/client.py", tmp_path, served), CLIENT)
+    log = tmp_path / "log"
+    until = time.monotonic() + 30
+    while log.read_text().count("of support: success, 50 tokens") < 2:
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.05)
+
+
 def test_no_example_is_left_out() -> None:
     scripts = [path for path in EXAMPLES.rglob("*.py") if "__main__" in path.read_text()]
     names = {path.relative_to(EXAMPLES).as_posix() for path in scripts}
-    assert {name for name in names if not name.startswith("demo/")} == SAYS.keys()
+    assert {name for name in names if not name.startswith("demo/")} == {*SAYS, "server/client.py"}

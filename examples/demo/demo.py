@@ -1,6 +1,6 @@
-"""One agent's life through all 16 points and the rules in hooks.yaml.
+"""One agent's life through all 16 points and the rules in hooks.yaml, then a run on the server.
 
-The agent is a real one; its model answers from a script. Run it with `make demo`: no key and no
+The agents are real ones; their models answer from scripts. Run it with `make demo`: no key and no
 network is needed.
 """
 
@@ -9,6 +9,8 @@ import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from served import asked, hooks_of, server
 
 from checkrail import (
     Agent,
@@ -27,6 +29,7 @@ from checkrail import (
     tool,
 )
 from checkrail.agent import HookCalled, TextDelta, ToolFinished, ToolStarted
+from checkrail.cli.recorded import Recorded
 from checkrail.cli.show import console
 from checkrail.cli.timeline import timeline, verdict_line
 from checkrail.config import load
@@ -82,7 +85,7 @@ class Life:
         self.points.append(point)
         self.out.print(f"[bold cyan]{point}[/]  [dim]{note}[/]")
 
-    def _count(self, record: HookRecord) -> None:
+    def _count(self, record: HookRecord | Recorded) -> None:
         if record.shadow and record.kind == "hook_blocked":
             self.said["decision in shadow"] += 1
         elif record.failure:
@@ -130,6 +133,20 @@ class Life:
                     self.tell(f"the agent says: {text}")
         return stream.response
 
+    async def serve(self) -> None:
+        """Ask a LangGraph agent over HTTP, with LangGraph's own client."""
+        async with server() as url:
+            self.out.print("\n[bold cyan]the run server[/]  [dim]checkrail serve, on SQLite[/]")
+            refused, _ = await asked(url, "research", "Where is order A-17?")
+            self.tell(f"Ann asks the paid agent: {refused}")
+            self.tell("Ann asks the free one: Refund 5000!")
+            answer, run_id = await asked(url, "support", "Refund 5000!")
+            records = [Recorded(each) for each in await hooks_of(url, run_id)]
+        self.out.print(timeline(records))
+        for record in records:
+            self._count(record)
+        self.tell(f"Ann reads: {answer}")
+
     def tell(self, text: str) -> None:
         self.out.print(f"  {text}", markup=False, highlight=False, style="italic")
 
@@ -153,12 +170,14 @@ async def main() -> None:
     life = Life(scope, agent)
     await life.live()
     await registry.aclose()
+    await life.serve()
     missed = set(HookPoint) - set(life.points)
     if missed:
         raise SystemExit(f"the demo did not reach {', '.join(missed)}")
     told = ", ".join(f"{count} × {what}" for what, count in life.said.items())
     life.out.print(f"\n[bold]{len(set(life.points))} of {len(HookPoint)} points.[/] {told}.")
     life.out.print("The rules are in examples/demo/hooks.yaml: change one and run it again.")
+    life.out.print("The server's project is in examples/server: `make dev` serves it.")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import sys
 
 import httpx
 from langgraph_sdk import get_client
+from langgraph_sdk.client import LangGraphClient
 
 SERVER = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:2024"
 
@@ -14,27 +15,27 @@ def said(text: str) -> dict:
 
 
 async def main() -> None:
-    client = get_client(url=SERVER, api_key=None)
-    thread = await client.threads.create()
+    async with get_client(url=SERVER, api_key=None) as client:
+        thread = await client.threads.create()
+        await answered(client, thread["thread_id"], "Where is order A-17?")
+        await answered(client, thread["thread_id"], "Refund 5000!")
+        print("And now the paid agent:")
+        try:
+            await client.runs.wait(None, "research", input=said("Where is order A-17?"))
+        except httpx.HTTPStatusError as error:
+            print(error.response.status_code, error.response.json()["message"])
 
-    print("Where is order A-17?")
-    question = said("Where is order A-17?")
+
+async def answered(client: LangGraphClient, thread_id: str, question: str) -> None:
+    """Ask, and print the answer as it comes."""
+    print(question)
     stream = client.runs.stream(
-        thread["thread_id"], "support", input=question, stream_mode="messages-tuple"
+        thread_id, "support", input=said(question), stream_mode="messages-tuple"
     )
     async for part in stream:
         if part.event == "messages" and part.data[0]["type"] == "AIMessageChunk":
             print(part.data[0]["content"], end="", flush=True)
-
-    print("\nRefund 5000!")
-    state = await client.runs.wait(thread["thread_id"], "support", input=said("Refund 5000!"))
-    print(state["messages"][-1]["content"])
-
-    print("And now the paid agent:")
-    try:
-        await client.runs.wait(None, "research", input=question)
-    except httpx.HTTPStatusError as error:
-        print(error.response.status_code, error.response.json()["message"])
+    print()
 
 
 if __name__ == "__main__":

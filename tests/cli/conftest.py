@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.server.harness import Postgres, Served, on_sqlite
 
-from ..server.harness import Postgres
+from .run_site import Site, made_project
 
 COMMAND = Path(sys.executable).parent / "checkrail"
 TERMINAL = ("CLICOLOR_FORCE", "COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE")
@@ -115,6 +116,39 @@ def postgres() -> Iterator[Postgres]:
     cluster = Postgres(os.environ.get("CHECKRAIL_TEST_POSTGRES"))
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server with keys, which is started when first asked for."""
+    folder = tmp_path_factory.mktemp("site")
+    served = Served(on_sqlite(folder), folder / "log", config=made_project(folder)).start()
+    try:
+        yield Site(served)
+    finally:
+        served.stop()
+
+
+@pytest.fixture
+def runs(site: Site, invoke: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Call `checkrail runs` as the admin."""
+    monkeypatch.setenv("CHECKRAIL_SERVER", site.url)
+    monkeypatch.setenv("CHECKRAIL_API_KEY", site.key)
+
+    def called(*args: str) -> Done:
+        done = invoke("runs", *args)
+        assert site.key not in done.out + done.err
+        return done
+
+    return called
+
+
+@pytest.fixture
+def until(tmp_path: Path) -> Iterator[Path]:
+    """A file that lets runs go; they all go at the end."""
+    file = tmp_path / "go"
+    yield file
+    file.touch()
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 COMMANDS = ["chat", "check", "fire", "hooks", "init", "schema"]
+OF_THE_SERVER = ["db", "dev", "keys", "runs", "serve"]  # their examples are in tests of their own
 
 RULES = """
     hooks:
@@ -51,7 +52,8 @@ from checkrail.cli import main
 try:
     main()
 finally:
-    heavy = {"cel", "jsonschema_rs", "pydantic", "rich.console", "ruamel.yaml"}
+    heavy = {"cel", "fastapi", "httpx2", "jsonschema_rs", "pydantic", "rich.console"}
+    heavy |= {"ruamel.yaml", "sqlalchemy"}
     print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
 
@@ -65,7 +67,7 @@ def test_help_names_every_command_and_exit_code(checkrail):
     done = checkrail("--help")
     assert (done.code, done.err) == (0, "")
     listed = done.out.partition("Commands:")[2]
-    assert re.findall(r"^  ([a-z]+)  +\S", listed, re.MULTILINE) == COMMANDS
+    assert re.findall(r"^  ([a-z]+)  +\S", listed, re.MULTILINE) == sorted(COMMANDS + OF_THE_SERVER)
     codes = " ".join(done.out.split())
     for told in ("0 fine", "1 the file has problems", "2 the command", "3 blocked", "4 failed"):
         assert told in codes
@@ -105,6 +107,14 @@ def test_the_commands_tell_their_options(invoke):
     for option in ("--value JSON", "--context JSON", "--approve / --deny"):
         assert option in said["fire"]
     assert "Leaves with 3 if the hooks block and with 4 if they fail." in said["fire"]
+
+
+@pytest.mark.parametrize("name", OF_THE_SERVER)
+def test_the_commands_of_the_server_have_an_example_too(name, invoke):
+    done = invoke(name, "--help")
+    assert (done.code, done.out) == (0, invoke(name, "-h").out)
+    assert done.out.startswith(f"Usage: checkrail {name} ")
+    assert f"Example: checkrail {name}" in done.out
 
 
 def test_no_command_shows_the_help(invoke):

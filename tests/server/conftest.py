@@ -77,12 +77,15 @@ def shared_server(new_database, tmp_path_factory) -> Iterator[Callable[[str], Se
         def shared(kind: str) -> Served:
             if kind not in by_kind:
                 log = tmp_path_factory.mktemp("log") / f"{kind}.log"
-                by_kind[kind] = watch(Served(new_database(kind), log)).start()
+                by_kind[kind] = watch(Served(new_database(kind), log))
+                by_kind[kind].start()
+            assert by_kind[kind].running, f"the server ended:\n{by_kind[kind].output()[-5000:]}"
             return by_kind[kind]
 
         yield shared
         for served in by_kind.values():
-            served.stop()
+            if served.running:
+                served.stop()
 
 
 @pytest.fixture(params=DATABASES)

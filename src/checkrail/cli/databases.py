@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from checkrail.config.server import ServerConfig
     from checkrail.store.database import Database
 
+CONFIG = "CHECKRAIL_CONFIG"
 SQLITE = "SQLite"
 POSTGRES = "PostgreSQL"
 
@@ -35,8 +36,8 @@ class DatabaseFailed(click.ClickException):
 
 def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--config` to a command."""
-    told = "The project: its file, or its folder.  [default: this folder]"
-    return click.option("--config", metavar="PATH", envvar="CHECKRAIL_CONFIG", help=told)(command)
+    told = "The project's file or folder.  [default: here]"
+    return click.option("--config", "-c", metavar="PATH", envvar=CONFIG, help=told)(command)
 
 
 def project(path: str | None, *, as_data: bool) -> Loaded:

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     import httpx2
 
 SERVER = "http://127.0.0.1:2024"
-TRIES = 5
-"""How often a stream that broke is opened again before it is given up."""
+PATIENCE = 60.0
+"""For how many seconds a stream that broke is opened again before it is given up."""
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SILENCE = 60.0  # seconds: the server breaks a stream's silence long before
+_PAUSE = 0.5
 _LARGEST = 64 * 1024 * 1024
 
 
@@ -110,17 +111,18 @@ class Remote:
         """Give the events of a stream as they come; one that breaks is opened again."""
         import httpx2
 
-        last, tries = "", 0
+        last, broken = "", 0.0
         while True:
             try:
                 for event in self._stream(path, last):
-                    last, tries = str(event["seq"]), 0
+                    last, broken = str(event["seq"]), 0.0
                     yield event
             except httpx2.TransportError as error:
-                tries += 1
-                if tries >= TRIES:
+                now = time.monotonic()
+                broken = broken or now
+                if not last or now - broken > PATIENCE:
                     self._unreachable(error)
-                time.sleep(min(2.0, 0.1 * 2**tries))
+                time.sleep(_PAUSE)
             else:
                 return
 

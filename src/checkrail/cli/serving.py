@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -55,10 +56,12 @@ def serve(project: Project, host: str, port: int, *, workers: int = 1, dev: bool
 
     started = Server(project, dev=dev)
     running = uvicorn.Server(uvicorn.Config(started, host=host, port=port, **OPTIONS))
-    try:
-        running.run()
-    except KeyboardInterrupt:
-        return
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            running.run()
+        except SystemExit:
+            if started.failed is None:
+                raise
     if started.failed is not None:
         raise CheckrailError(f"the server did not start: {started.failed}")
 

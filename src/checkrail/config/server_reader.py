@@ -27,6 +27,7 @@ from checkrail.config.settings import folder_of
 from checkrail.engine.errors import CheckrailError
 
 DATABASE_URL = "CHECKRAIL_DATABASE_URL"
+DATA_DIR = "CHECKRAIL_DATA_DIR"
 _DATABASES = ("postgresql", "postgres", "sqlite")
 _EXPECTED = "postgresql://user:password@host/name or sqlite:///file"
 _LEAST_SECRET = 8
@@ -191,6 +192,8 @@ class ServerReader:
     def _data_dir(self, given: Any) -> Path:
         where: Where = ("data_dir",)
         default = self.base / _DEFAULT.data_dir
+        if os.environ.get(DATA_DIR, "").strip():
+            return Path(os.environ[DATA_DIR]).absolute()
         if given is None or not text(given, where, self.report):
             return default
         return folder_of(given, where, self.base, self.report) or default

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from checkrail.engine.frozen import thaw
@@ -20,10 +21,11 @@ from checkrail.runs.errors import (
     InvalidError,
     NotFoundError,
     RefusedError,
+    RequestError,
     TooManyError,
 )
 from checkrail.runs.parts import Parts
-from checkrail.runs.requests import Asker, Idempotency, RunRequest
+from checkrail.runs.requests import Asker, Idempotency, RunRequest, subject, with_subject
 from checkrail.runs.worker import Worker
 from checkrail.store import assistants, idempotency, runs, threads
 from checkrail.store.database import Reads, Tx
@@ -66,21 +68,41 @@ class Admission:
         """Admit runs, all or none, and give their rows; those that can start have started."""
         if once is not None and (known := await self._repeated(asker, once)) is not None:
             return known
-        drafts = await self._parts.database.read(
-            lambda reads: [self._draft(reads, request, asker) for request in requests]
-        )
-        drafts = [await self._asked(draft) for draft in drafts]
+        drafts: list[_Draft] = []
+        if self._parts.registry.has("before_run"):
+            drafts = await self._parts.database.read(partial(self._drafted, requests, asker))
+            drafts = [await self._asked(draft) for draft in drafts]
         # A client that goes away now must not leave a run behind that nobody begins with.
-        keeping = asyncio.get_running_loop().create_task(self._kept(drafts, asker, once))
+        keeping = asyncio.get_running_loop().create_task(self._kept(requests, drafts, asker, once))
         return await asyncio.shield(keeping)
 
     async def _kept(
-        self, drafts: Sequence[_Draft], asker: Asker, once: Idempotency | None
+        self,
+        requests: Sequence[RunRequest],
+        drafts: list[_Draft],
+        asker: Asker,
+        once: Idempotency | None,
     ) -> list[Row]:
-        rows, new = await self._parts.database.write(lambda tx: self._keep(tx, drafts, asker, once))
-        for row in rows if new else ():
-            if row["worker_id"] is not None:
-                self._worker.take(row)
+        """Keep runs and begin with them; those that no hook had to see are drafted where kept."""
+
+        def keep(tx: Tx) -> tuple[list[Row], bool] | RequestError:
+            if not drafts:
+                try:
+                    drafts.extend(self._drafted(requests, asker, tx))
+                except RequestError as error:  # nothing is written: others' writes can stand
+                    return error
+            return self._keep(tx, drafts, asker, once)
+
+        try:
+            kept = await self._parts.database.write(keep)
+            if isinstance(kept, RequestError):
+                raise kept
+            rows, new = kept
+            for row in rows if new else ():
+                if row["worker_id"] is not None:
+                    self._worker.take(row)
+        finally:
+            self._worker.promised.difference_update(each.row["run_id"] for each in drafts)
         return rows
 
     async def _repeated(self, asker: Asker, once: Idempotency) -> list[Row] | None:
@@ -88,6 +110,11 @@ class Admission:
             return _repeated(reads, asker, once)
 
         return await self._parts.database.read(find)
+
+    def _drafted(
+        self, requests: Sequence[RunRequest], asker: Asker, reads: Reads
+    ) -> list[_Draft]:
+        return [self._draft(reads, request, asker) for request in requests]
 
     def _draft(self, reads: Reads, request: RunRequest, asker: Asker) -> _Draft:
         assistant = self._assistant(reads, request.assistant_id, asker)
@@ -135,9 +162,8 @@ class Admission:
         return _Draft(request, row, new_thread=thread is None)
 
     def _assistant(self, reads: Reads, assistant_id: str, asker: Asker) -> Row:
-        row = assistants.get(reads, assistant_id)
-        if row is None and assistant_id in self._parts.graphs.names:
-            row = assistants.get(reads, own_assistant(assistant_id))
+        named = assistant_id in self._parts.graphs.names
+        row = assistants.get(reads, own_assistant(assistant_id) if named else assistant_id)
         if row is None or (asker.owner is not None and row["owner"] not in (None, asker.owner)):
             known = ", ".join(self._parts.graphs.names)
             raise NotFoundError(
@@ -158,7 +184,7 @@ class Admission:
         scope = self._parts.scope(row)
         if not scope.has("before_run"):
             return draft
-        key, given = _subject(row)
+        key, given = subject(row)
         verdict = await scope.fire("before_run", given)
         if verdict.decision in (Decision.BLOCK, Decision.FAIL):
             status = verdict.status or (500 if verdict.decision is Decision.FAIL else 403)
@@ -167,28 +193,23 @@ class Admission:
         changed = thaw(verdict.value)
         if changed == given:
             return draft
-        if key == "command":
-            return replace(draft, row=row | {"kwargs": row["kwargs"] | {"command": changed}})
-        original = thaw(verdict.given)  # what a redaction left of it
-        return replace(draft, row=row | {"input": original, "parameters": changed})
+        kept = {} if key == "command" else {"input": thaw(verdict.given)}  # as a redaction left it
+        return replace(draft, row=row | kept | with_subject(row, key, changed))
 
     def _keep(
         self, tx: Tx, drafts: Sequence[_Draft], asker: Asker, once: Idempotency | None
     ) -> tuple[list[Row], bool]:
         """Keep the runs, unless the same request made them before; and say which it was."""
         if once is not None:
-            if (known := _repeated(tx, asker, once)) is not None:
+            known = _repeated(tx, asker, once)
+            made = [draft.row["run_id"] for draft in drafts]
+            if known is None and not _remember(tx, asker, once, made):
+                known = _repeated(tx, asker, once)  # another server was quicker
+            if known is not None:
                 return known, False
-            _remember(tx, asker, once, [draft.row["run_id"] for draft in drafts])
-        room = self._worker.room
-        rows = []
-        for draft in drafts:
-            row = self._keep_one(tx, draft, asker, mine=room > 0)
-            room -= row["worker_id"] is not None
-            rows.append(row)
-        return rows, True
+        return [self._keep_one(tx, draft, asker) for draft in drafts], True
 
-    def _keep_one(self, tx: Tx, draft: _Draft, asker: Asker, *, mine: bool) -> Row:
+    def _keep_one(self, tx: Tx, draft: _Draft, asker: Asker) -> Row:
         row, request = dict(draft.row), draft.request
         free, thread = True, {}
         if not row["temporary"]:
@@ -198,10 +219,12 @@ class Admission:
         if row["due_at"] is not None:
             row["phase"] = "scheduled"
             tx.tell("clock", "")
+        elif free and self._worker.room > 0:
+            self._worker.promised.add(row["run_id"])
+            row |= self._begun()
         elif free:
-            row |= self._begun(mine=mine)
-            if not mine:
-                tx.tell("work", "")
+            row["phase"] = "starting"
+            tx.tell("work", "")
         stored = {key: _stored(key, value) for key, value in row.items()}
         runs.add(tx, stored)
         if not row["temporary"]:
@@ -210,17 +233,14 @@ class Admission:
 
     def _note_run(self, tx: Tx, row: Row, thread: Row) -> None:
         """Write on a thread that it has a run, and of what."""
-        ids = {"graph_id": row["agent_name"], "assistant_id": row["assistant_id"]}
-        changed: dict[str, Any] = {"updated_at": row["created_at"]}
+        noted = {"updated_at": row["created_at"], "metadata": {**thread["metadata"], **_ids(row)}}
         if row["phase"] != "scheduled":
-            changed["status"] = "busy"
-        if not ids.items() <= thread["metadata"].items():
-            changed["metadata"] = {**thread["metadata"], **ids}
-        threads.change(tx, row["thread_id"], **changed)
+            noted["status"] = "busy"
+        changed = {key: value for key, value in noted.items() if thread[key] != value}
+        if changed:  # one that was made just now has it all
+            threads.change(tx, row["thread_id"], **changed)
 
-    def _begun(self, *, mine: bool) -> dict[str, Any]:
-        if not mine:
-            return {"phase": "starting"}
+    def _begun(self) -> dict[str, Any]:
         straight = not self._parts.registry.has("on_run_start")
         return {
             "phase": "running" if straight else "starting",
@@ -238,9 +258,11 @@ class Admission:
                 thread_id,
                 asker.keeps_as,
                 draft.row["created_at"],
-                metadata=dict(draft.request.metadata),
+                metadata={**draft.request.metadata, **_ids(draft.row)},
+                status="busy" if draft.row["due_at"] is None else "idle",
             )
-            threads.add(tx, made)
+            if threads.add(tx, made):
+                return made
         thread = threads.lock(tx, thread_id)
         if thread is None:
             raise NotFoundError(f"there is no thread {thread_id!r}")
@@ -267,6 +289,11 @@ class Admission:
             row["base_seq"] = (threads.get(tx, row["thread_id"]) or row)["last_seq"]
             return free
         return False
+
+
+def _ids(row: Row) -> dict[str, Any]:
+    """Give what a thread says of its last run."""
+    return {"graph_id": row["agent_name"], "assistant_id": row["assistant_id"]}
 
 
 def new_thread(thread_id: str, owner: str | None, now: float, **more: Any) -> dict[str, Any]:
@@ -305,13 +332,6 @@ def _merged(own: Any, given: Any) -> Any:
     return merged
 
 
-def _subject(row: Row) -> tuple[str, Any]:
-    """Give what `before_run` rules on: the input, or what takes its place in a resume."""
-    if row["input"] is None and row["kwargs"].get("command") is not None:
-        return "command", row["kwargs"]["command"]
-    return "input", row["input"] if row["input"] is not None else {}
-
-
 _PACKED = ("kwargs", "input", "parameters", "user")
 
 
@@ -347,13 +367,17 @@ def _repeated(reads: Reads, asker: Asker, once: Idempotency) -> list[Row] | None
             f"the Idempotency-Key {once.key!r} was used with another body. Use a new key"
         )
     found = [runs.get(reads, run_id) for run_id in known["run_ids"]]
+    if None in found:
+        raise ConflictError(
+            f"what was made with the Idempotency-Key {once.key!r} is gone. Use a new key"
+        )
     return [row for row in found if row is not None]
 
 
-def _remember(tx: Tx, asker: Asker, once: Idempotency, run_ids: list[str]) -> None:
-    owner = asker.keeps_as
-    idempotency.drop(tx, owner, once.route, once.key)  # one that is too old to count
-    idempotency.add(
+def _remember(tx: Tx, asker: Asker, once: Idempotency, run_ids: list[str]) -> bool:
+    owner, now = asker.keeps_as, time.time()
+    idempotency.drop_before(tx, owner, once.route, once.key, now - _DAY)
+    return idempotency.add(
         tx,
         {
             "owner": owner,
@@ -361,6 +385,6 @@ def _remember(tx: Tx, asker: Asker, once: Idempotency, run_ids: list[str]) -> No
             "key": once.key,
             "digest": once.digest,
             "run_ids": run_ids,
-            "created_at": time.time(),
+            "created_at": now,
         },
     )

@@ -44,11 +44,14 @@ class Canceller:
         return runs.slot_holder(tx, thread_id) is None
 
     def _cancel(self, tx: Tx, row: Row, action: str, reason: str | None) -> None:
-        if row["worker_id"] is None:
-            ended = outcomes.cancelled(rolled_back=action == "rollback")
-            end_unheld(tx, self._parts, row, ended, phase=row["phase"])
-            return
         if row["cancel"] is None:
             now = time.time()
             runs.change(tx, row["run_id"], cancel=action, cancel_reason=reason, updated_at=now)
-        tx.tell("cancel", f"{row['run_id']}:{action}")
+        rolls_back = action == "rollback"
+        if row["worker_id"] is not None:
+            tx.tell("cancel", f"{row['run_id']}:{action}")
+        elif rolls_back and row["attempt"]:
+            tx.tell("work", "")  # whoever takes it has to remove what it left
+        else:
+            ended = outcomes.cancelled(rolled_back=rolls_back)
+            end_unheld(tx, self._parts, row, ended, phase=row["phase"])

@@ -120,7 +120,7 @@ class Deliverer:
             answer = await self._parts.outbound.send(
                 "POST",
                 told["url"],
-                headers={"content-type": "application/json"},
+                headers={"content-type": "application/json", "webhook-id": row["delivery_id"]},
                 content=content,
                 sign_with=self._parts.settings.webhook_secret,
                 message_id=row["delivery_id"],

@@ -114,7 +114,7 @@ def closing_events(outcome: Outcome, seq: int) -> list[RunEvent]:
 def lock_thread(tx: Tx, row: Mapping[str, Any]) -> None:
     """Lock the thread of a run: always before the run itself, so that nobody waits in a circle."""
     if not row["temporary"]:
-        threads.lock(tx, row["thread_id"])
+        threads.hold(tx, row["thread_id"])
 
 
 def _ended(outcome: Outcome, last_seq: int) -> dict[str, Any]:
@@ -182,9 +182,9 @@ class Finisher:
         """End a run as its owner, and give what is owed; None: it is no longer ours to end."""
         parts, row = self._parts, live.row
         live.mute = True
-        kept = await parts.log.taken(live)
+        pending = await parts.log.taken(live)
         closing = closing_events(outcome, live.seq)
-        kept.append(events.row_of(live.run_id, live.thread_id, closing))
+        kept = [events.row_of(live.run_id, live.thread_id, [*pending, *closing])]
         told = parts.log.taken_records(live.run_id)
         debts = owed(parts, row, outcome, parts.worker_id)
 

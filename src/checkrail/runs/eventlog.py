@@ -10,10 +10,11 @@ from typing import Any
 from checkrail.runs.live import LiveRun
 from checkrail.store import events, records, runs
 from checkrail.store.database import Database, Reads, Tx
+from checkrail.store.events import RunEvent
 
 log = logging.getLogger("checkrail.runs")
 
-_EVERY = 0.01  # seconds
+_EVERY = 0.02  # seconds
 
 
 class EventLog:
@@ -42,14 +43,12 @@ class EventLog:
         if self._timer is None and self._flushing is None:
             self._timer = asyncio.get_running_loop().call_later(_EVERY, self._begin)
 
-    async def taken(self, live: LiveRun) -> list[dict[str, Any]]:
-        """Give the rows of a run that is ending: they go into its last transaction."""
+    async def taken(self, live: LiveRun) -> list[RunEvent]:
+        """Give what a run that is ending has told: it goes into its last transaction."""
         while live in self._in_flight and self._flushing is not None:
             await asyncio.shield(self._flushing)
         self._dirty.discard(live)
-        if not live.pending:
-            return []
-        return [events.row_of(live.run_id, live.thread_id, live.pending)]
+        return live.pending
 
     def taken_records(self, run_id: str) -> list[dict[str, Any]]:
         """Give the records of a run that is ending."""
@@ -69,7 +68,7 @@ class EventLog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._flushing is None:
+        if self._flushing is None and (self._dirty or self._records):
             self._flushing = asyncio.get_running_loop().create_task(self._flush())
 
     async def _flush(self) -> None:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision
 from checkrail.engine.scope import Scope
+from checkrail.runs import jsons
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.ending import Finisher
 from checkrail.runs.graph_run import GraphRun
 from checkrail.runs.live import EventLimitError, LiveRun
 from checkrail.runs.outcome import Outcome
 from checkrail.runs.parts import Parts
+from checkrail.runs.requests import subject, with_subject
 from checkrail.store import runs
 from checkrail.store.rows import Row
 
@@ -38,6 +40,8 @@ class Executor:
         Only the body is ever cancelled: the end of a run is not.
         """
         body = asyncio.get_running_loop().create_task(self._body(live))
+        if live.stopped.done():
+            body.cancel()  # before it begins
         waits: list[asyncio.Future[Any]] = [body, live.stopped]
         await asyncio.wait(
             waits,
@@ -66,9 +70,11 @@ class Executor:
     async def _outcome(
         self, live: LiveRun, body: asyncio.Task[Outcome], *, unwound: bool | None
     ) -> Outcome:
-        if body.done() and not body.cancelled() and body.exception() is None:
+        if _answered(body) and live.ending != "rollback":
             return body.result()
         run: GraphRun | None = live.body
+        if run is None and live.attempt > 1:  # one before this may have left something
+            run = GraphRun(self._parts, live, self._parts.scope(live.row))
         if live.ending in ("interrupt", "rollback"):
             ended = outcomes.cancelled(rolled_back=live.ending == "rollback", unwound=unwound)
             return await self._left(live, ended, run)
@@ -110,26 +116,35 @@ class Executor:
         """Ask the start hooks; what they change is kept before anything acts on it."""
         changed: dict[str, Any] = {}
         if scope.has("on_run_start"):
-            verdict = await scope.fire("on_run_start", live.row["input"])
+            key, value = subject(live.row)
+            verdict = await scope.fire("on_run_start", value)
             if verdict.decision in (Decision.BLOCK, Decision.FAIL):
                 return refused(verdict)
             if verdict.decision is Decision.REPLACE:
-                output = thaw(verdict.value)
-                return Outcome("success", "success", output=output, keeps_values=True)
-            if (given := thaw(verdict.value)) != live.row["input"]:
-                changed["parameters"] = given
-        parts = self._parts
+                return await self._replaced(live, scope, thaw(verdict.value))
+            if (given := jsons.jsonable(thaw(verdict.value))) != value:
+                changed = with_subject(live.row, key, given)
         live.row |= changed | {"phase": "running"}
 
         def begin(tx: Any) -> bool:
-            return runs.change_owned(
-                tx, live.run_id, parts.worker_id, live.attempt, phase="running", **changed
-            )
+            mine = live.run_id, self._parts.worker_id, live.attempt
+            return runs.change_owned(tx, *mine, phase="running", **changed)
 
-        if not await parts.database.write(begin):
+        if not await self._parts.database.write(begin):
             live.stop("lost")
             raise asyncio.CancelledError
         return None
+
+    async def _replaced(self, live: LiveRun, scope: Scope, output: Any) -> Outcome:
+        """Let what a start hook gave stand for the result, if the hooks on results agree."""
+        if scope.has("on_result"):
+            verdict = await scope.fire("on_result", output)
+            if verdict.decision in (Decision.BLOCK, Decision.FAIL):
+                return refused(verdict)
+            output = thaw(verdict.value)
+        if "values" in (live.row["kwargs"].get("modes") or ()):
+            live.emit("values", (), output)
+        return Outcome("success", "success", output=output, keeps_values=True)
 
 
 def refused(verdict: Verdict) -> Outcome:

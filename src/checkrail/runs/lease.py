@@ -83,10 +83,8 @@ class Lease:
                 log.exception("a heartbeat failed; the next one is due in %s s", self._every)
 
     def _beat(self) -> None:
-        began = time.monotonic()
         beat = self._database.beat(self._renew)
-        if beat.alive:
-            self._until = began + self._seconds
+        self._until = beat.began + self._seconds
         self._told(beat)
 
     def _renew(self, tx: Tx) -> Beat:

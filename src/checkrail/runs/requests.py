@@ -74,6 +74,19 @@ class RunRequest:
         return {key: value for key, value in given.items() if value not in (None, {}, False)}
 
 
+def subject(row: Mapping[str, Any]) -> tuple[str, Any]:
+    """Give what hooks rule on before a run: its input as it stands, or the command of a resume."""
+    if row["input"] is None and row["kwargs"].get("command") is not None:
+        return "command", row["kwargs"]["command"]
+    given = row["parameters"] if row["parameters"] is not None else row["input"]
+    return "parameters", given if given is not None else {}
+
+
+def with_subject(row: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """Give what changes of a run when hooks have changed that."""
+    return {"kwargs": {**row["kwargs"], key: value}} if key == "command" else {key: value}
+
+
 @dataclass(frozen=True, slots=True)
 class Idempotency:
     """A key with which a request may be repeated: the same body gives the same run."""

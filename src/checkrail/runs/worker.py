@@ -37,6 +37,7 @@ class Worker:
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._strays: dict[str, float] = {}
+        self.promised: set[str] = set()  # runs that are being admitted, and will be taken here
         self._lease = Lease(
             parts.database, parts.worker_id, settings.lease, settings.beat, self._beaten
         )
@@ -44,7 +45,9 @@ class Worker:
     @property
     def room(self) -> int:
         """How many more runs it can take."""
-        return 0 if self._closing else self._parts.settings.capacity - len(self._parts.live)
+        if self._closing:
+            return 0
+        return max(0, self._parts.settings.capacity - len(self._parts.live) - len(self.promised))
 
     def begin(self) -> None:
         """Enter this process among the workers."""

@@ -35,6 +35,12 @@ class Command(BaseModel):
                 raise ValueError("goto is the name of a node, {node, input}, or a list of these")
         return given
 
+    @model_validator(mode="after")
+    def _says_something(self) -> Command:
+        if not self.model_fields_set:
+            raise ValueError("a command has at least one of update, resume and goto")
+        return self
+
 
 class RunOptions(BaseModel):
     """What a run can be told, whatever asks for it."""

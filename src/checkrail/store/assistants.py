@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from checkrail.store.database import Reads, Tx
-from checkrail.store.rows import Filters, Page, Row, all_of, holds, one_of, paged
+from checkrail.store.rows import Filters, Page, Row, all_of, contains, holds, one_of, paged
 from checkrail.store.tables import assistant_versions, assistants
 
 SORTS = ("assistant_id", "graph_id", "name", "created_at", "updated_at")
@@ -24,7 +24,7 @@ def add(tx: Tx, row: Mapping[str, Any]) -> bool:
     """Keep a new assistant and its first version; False: there is one of that id already."""
     make = insert_postgres if tx.dialect.name == "postgresql" else insert_sqlite
     query = make(assistants).on_conflict_do_nothing(index_elements=["assistant_id"])
-    if not tx.execute(query, dict(row)).rowcount:
+    if tx.execute(query.returning(assistants.c.assistant_id), dict(row)).first() is None:
         return False
     _add_version(tx, row, row["version"], row["created_at"])
     return True
@@ -94,7 +94,7 @@ def versions(
     """Give the versions of an assistant, the newest first."""
     query = select(assistant_versions).where(assistant_versions.c.assistant_id == assistant_id)
     if metadata:
-        query = query.where(holds(reads, assistant_versions.c.metadata, metadata))
+        query = query.where(contains(reads, assistant_versions.c.metadata, metadata))
     newest = query.order_by(assistant_versions.c.version.desc())
     return all_of(reads, newest.limit(limit).offset(offset))
 
@@ -118,9 +118,10 @@ def _matching(reads: Reads, query: Select[Any], wanted: Wanted) -> Select[Any]:
         query = query.where(assistants.c.graph_id == wanted.graph_id)
     if wanted.name is not None:
         query = query.where(assistants.c.name.icontains(wanted.name, autoescape=True))
-    for told in (wanted.metadata, wanted.filters):
-        if told:
-            query = query.where(holds(reads, assistants.c.metadata, told))
+    if wanted.metadata:
+        query = query.where(contains(reads, assistants.c.metadata, wanted.metadata))
+    if wanted.filters:
+        query = query.where(holds(reads, assistants.c.metadata, wanted.filters))
     return query
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Select, delete, func, insert, select, update
 
 from checkrail.store.database import Reads, Tx
-from checkrail.store.rows import Filters, Page, Row, all_of, holds, one_of, paged
+from checkrail.store.rows import Filters, Page, Row, all_of, contains, holds, one_of, paged
 from checkrail.store.tables import crons
 
 SORTS = (
@@ -59,14 +59,19 @@ def lock(tx: Tx, cron_id: str) -> Row | None:
 
 
 def _matching(
-    reads: Reads, query: Select[Any], same: Mapping[str, Any], *filters: Filters | None
+    reads: Reads,
+    query: Select[Any],
+    same: Mapping[str, Any],
+    metadata: Filters | None,
+    filters: Filters | None,
 ) -> Select[Any]:
     for column, value in same.items():
         if value is not None:
             query = query.where(crons.c[column] == value)
-    for wanted in filters:
-        if wanted:
-            query = query.where(holds(reads, crons.c.metadata, wanted))
+    if metadata:
+        query = query.where(contains(reads, crons.c.metadata, metadata))
+    if filters:
+        query = query.where(holds(reads, crons.c.metadata, filters))
     return query
 
 

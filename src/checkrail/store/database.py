@@ -54,15 +54,42 @@ Job = Callable[[Tx], Any]
 Told = Callable[[list[tuple[str, str]]], None]
 
 
+class Waiter:
+    """Somebody in a loop who waits for a write: lighter than two futures in a chain."""
+
+    __slots__ = ("_loop", "future")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self._loop.create_future()
+
+    def set_result(self, answer: Any) -> None:
+        """Give the answer, from any thread."""
+        self._settle(self.future.set_result, answer)
+
+    def set_exception(self, error: Exception) -> None:
+        """Give the error, from any thread."""
+        self._settle(self.future.set_exception, error)
+
+    def _settle(self, settle: Callable[[Any], None], told: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, but the write is kept
+            self._loop.call_soon_threadsafe(self._told, settle, told)
+
+    def _told(self, settle: Callable[[Any], None], told: Any) -> None:
+        if not self.future.done():  # whoever waited may have been cancelled
+            settle(told)
+
+
+Waiting = Waiter | concurrent.futures.Future[Any]
+
+
 class Writer:
     """Carries out all writes of a process, one after another, many in one commit."""
 
     def __init__(self, engine: Engine, told: Told) -> None:
         self._engine = engine
         self._told = told
-        self._jobs: queue.SimpleQueue[tuple[Job, concurrent.futures.Future[Any]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._jobs: queue.SimpleQueue[tuple[Job, Waiting] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="checkrail-writer", daemon=True)
         self._connection: Connection | None = None
         self._thread.start()
@@ -73,6 +100,12 @@ class Writer:
         future.set_running_or_notify_cancel()  # who stops waiting for a write does not undo it
         self._jobs.put((job, future))
         return future
+
+    async def awaited(self, job: Job) -> Any:
+        """Ask for a write and wait for its commit; who stops waiting does not undo it."""
+        waiter = Waiter()
+        self._jobs.put((job, waiter))
+        return await waiter.future
 
     def close(self) -> None:
         """Do what was asked for, and end."""
@@ -98,9 +131,7 @@ class Writer:
         if self._connection is not None:
             self._connection.close()
 
-    def _carry_out(
-        self, batch: list[tuple[Job, concurrent.futures.Future[Any]]], tries: int = _TRIES
-    ) -> None:
+    def _carry_out(self, batch: list[tuple[Job, Waiting]], tries: int = _TRIES) -> None:
         """Commit a batch; if it fails, each job on its own, so that one cannot spoil the others."""
         try:
             answers = self._commit([job for job, _ in batch])
@@ -111,8 +142,8 @@ class Writer:
             for item in batch:
                 self._carry_out([item], tries - 1)
             return
-        for (_, future), answer in zip(batch, answers, strict=True):
-            future.set_result(answer)
+        for (_, waiting), answer in zip(batch, answers, strict=True):
+            waiting.set_result(answer)
 
     def _commit(self, jobs: list[Job]) -> list[Any]:
         connection = self._connected()
@@ -170,7 +201,7 @@ class Database:
 
     async def write(self, job: Callable[[Tx], T]) -> T:
         """Carry out a write; it is kept when this returns, even if the caller is cancelled."""
-        answer: T = await asyncio.wrap_future(self._writer.submit(job))
+        answer: T = await self._writer.awaited(job)
         return answer
 
     def write_soon(self, job: Callable[[Tx], T]) -> concurrent.futures.Future[T]:

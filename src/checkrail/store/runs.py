@@ -124,7 +124,7 @@ def change(tx: Tx, run_id: str, /, **values: Any) -> bool:
 def change_owned(tx: Tx, run_id: str, worker_id: str, attempt: int, /, **values: Any) -> bool:
     """Change a run as its owner; False: somebody else has it, or it is over."""
     fence = {"fence_run": run_id, "fence_worker": worker_id, "fence_attempt": attempt}
-    return bool(tx.execute(_OWNED.values(**values), fence).rowcount)
+    return bool(tx.execute(_OWNED, {**values, **fence}).rowcount)  # the parameters say what is set
 
 
 def claim(tx: Tx, worker_id: str, most: int, now: float, *, straight: bool) -> list[Row]:

@@ -50,6 +50,17 @@ class Packed(TypeDecorator[Any]):
         return None if value is None else orjson.loads(value)
 
 
+class Told(TypeDecorator[str]):
+    """Text that somebody else wrote, such as an error: kept as far as both databases can."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Any) -> Any:  # noqa: ARG002
+        """Write a text without NUL, and without halves of surrogate pairs."""
+        return value if value is None else value.replace("\0", "").encode(errors="replace").decode()
+
+
 Number = BigInteger().with_variant(Integer(), "sqlite")  # SQLite counts up only an INTEGER key
 Searched = JSON().with_variant(JSONB(), "postgresql")
 _SLOT_SQL = "phase IN ('starting', 'ready', 'running', 'waiting')"
@@ -101,7 +112,7 @@ threads = Table(
     Column("metadata", Searched, nullable=False),
     Column("values", Packed),
     Column("interrupts", Packed),
-    Column("error", Text),
+    Column("error", Told),
     Column("last_seq", Number, nullable=False),  # of the events of all its runs
     Column("watched_run", String),  # the newest run whose end a watcher has seen
     Column("temporary", Boolean, nullable=False),  # goes with its stateless run
@@ -131,22 +142,22 @@ runs = Table(
     Column("user", Packed),
     Column("status", String, nullable=False),
     Column("phase", String, nullable=False),
-    Column("blocked_by", Text),
-    Column("block_reason", Text),
+    Column("blocked_by", Told),
+    Column("block_reason", Told),
     Column("multitask_strategy", String, nullable=False),
     Column("metadata", Searched, nullable=False),
     Column("kwargs", Packed, nullable=False),
     Column("input", Packed),  # as it was asked for
     Column("parameters", Packed),  # as hooks left it, where they changed it
     Column("output", Packed),
-    Column("error", Text),
+    Column("error", Told),
     Column("error_type", String),
     Column("usage", Packed),
     Column("attempt", Integer, nullable=False),
     Column("lost", Integer, nullable=False),  # leases
     Column("worker_id", String),
     Column("cancel", String),  # interrupt or rollback
-    Column("cancel_reason", Text),
+    Column("cancel_reason", Told),
     Column("due_at", Double),
     Column("timeout_seconds", Double),
     Column("base_seq", Number, nullable=False),
@@ -210,7 +221,7 @@ deliveries = Table(
     Column("attempts", Integer, nullable=False),
     Column("due_at", Double, nullable=False),
     Column("worker_id", String),
-    Column("last_error", Text),
+    Column("last_error", Told),
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
     _partial("deliveries_owed", "due_at", where="status = 'owed' AND worker_id IS NULL"),
@@ -255,7 +266,7 @@ crons = Table(
     Column("metadata", Searched, nullable=False),
     Column("next_run_at", Double),
     Column("end_at", Double),
-    Column("last_error", Text),
+    Column("last_error", Told),
     Column("created_at", Double, nullable=False, index=True),
     Column("updated_at", Double, nullable=False),
     _partial("crons_due", "next_run_at", where="enabled AND next_run_at IS NOT NULL"),

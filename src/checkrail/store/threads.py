@@ -19,7 +19,14 @@ SORTS = ("thread_id", "status", "created_at", "updated_at", "state_updated_at")
 _INSERT = insert(threads)
 _GET = select(threads).where(threads.c.thread_id == bindparam("id"))
 _LOCK = _GET.with_for_update()
+_HOLD = select(threads.c.thread_id).where(threads.c.thread_id == bindparam("id")).with_for_update()
 _CHANGE = update(threads).where(threads.c.thread_id == bindparam("changed_thread"))
+_ADD = {
+    name: make(threads)
+    .on_conflict_do_nothing(index_elements=["thread_id"])
+    .returning(threads.c.thread_id)
+    for name, make in (("postgresql", insert_postgres), ("sqlite", insert_sqlite))
+}
 _IS_FREE = ~(
     select(runs.c.run_id)
     .where(runs.c.thread_id == threads.c.thread_id, runs.c.ended_at.is_(None))
@@ -29,9 +36,7 @@ _IS_FREE = ~(
 
 def add(tx: Tx, row: Mapping[str, Any]) -> bool:
     """Keep a new thread; False: there is one of that id already."""
-    make = insert_postgres if tx.dialect.name == "postgresql" else insert_sqlite
-    query = make(threads).on_conflict_do_nothing(index_elements=["thread_id"])
-    return bool(tx.execute(query, dict(row)).rowcount)
+    return tx.execute(_ADD[tx.dialect.name], dict(row)).first() is not None
 
 
 def add_new(tx: Tx, row: Mapping[str, Any]) -> None:
@@ -49,9 +54,15 @@ def lock(tx: Tx, thread_id: str) -> Row | None:
     return one_of(tx, _LOCK, {"id": thread_id})
 
 
+def hold(tx: Tx, thread_id: str) -> None:
+    """Keep others from a thread until the transaction ends; SQLite's one writer is alone anyway."""
+    if tx.dialect.name == "postgresql":
+        tx.execute(_HOLD, {"id": thread_id})
+
+
 def change(tx: Tx, thread_id: str, **values: Any) -> bool:
     """Change a thread."""
-    return bool(tx.execute(_CHANGE.values(**values), {"changed_thread": thread_id}).rowcount)
+    return bool(tx.execute(_CHANGE, {**values, "changed_thread": thread_id}).rowcount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import uuid
 
-import pytest
 from langgraph_sdk import Auth
 
 from checkrail import Block, Continue
@@ -74,28 +73,28 @@ async def test_lists_hold_only_what_was_asked_for(client):
     assert await listed(client, agent_name="loud") == [live, loud]
     assert await listed(client, agent_name="loud", live=True) == [live]
     assert await listed(client, live=True) == [live, *waiting]
-    assert await listed(client, agent_name="nobody’s") == []
+    assert await listed(client, agent_name="nobody's") == []
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"limit": 0},
-        {"limit": -1},
-        {"limit": 10**30},
-        {"limit": 1001},
-        {"before": "yesterday"},
-        {"status": "blocked"},
-        {"agent_name": "a\0b"},
-        {"agent_name": "x" * 300},
-        {"thread_id": "mine"},
-        {"live": "perhaps"},
-    ],
-)
-async def test_a_question_that_makes_no_sense_is_answered_with_what_is_wrong(client, params):
-    answer = await client.get("/runs", params=params)
-    assert answer.status_code == 422
-    assert [*params][0] in answer.json()["message"]
+SENSELESS = [
+    {"limit": 0},
+    {"limit": -1},
+    {"limit": 10**30},
+    {"limit": 1001},
+    {"before": "yesterday"},
+    {"status": "blocked"},
+    {"agent_name": "a\0b"},
+    {"agent_name": "x" * 300},
+    {"thread_id": "mine"},
+    {"live": "perhaps"},
+]
+
+
+async def test_a_question_that_makes_no_sense_is_answered_with_what_is_wrong(client):
+    for params in SENSELESS:
+        answer = await client.get("/runs", params=params)
+        assert answer.status_code == 422, params
+        assert next(iter(params)) in answer.json()["message"]
 
 
 async def test_going_on_from_a_run_that_is_not_there_says_so(client):
@@ -117,17 +116,19 @@ async def test_a_run_is_given_with_its_output_and_what_was_owed_for_it(client, s
     assert owed["status"] in ("owed", "done")
 
 
-@pytest.mark.parametrize("path", ["", "/hooks", "/events", "/cancel"])
-async def test_a_run_that_is_not_there_is_not_found(client, path):
-    method = "POST" if path == "/cancel" else "GET"
-    answer = await client.request(method, f"/runs/{NOBODYS}{path}")
-    assert answer.status_code == 404
-    assert answer.json()["error"] == "not_found"
+async def test_a_run_that_is_not_there_is_not_found(client):
+    for path in ("", "/hooks", "/events", "/cancel"):
+        method = "POST" if path == "/cancel" else "GET"
+        answer = await client.request(method, f"/runs/{NOBODYS}{path}")
+        assert answer.status_code == 404, path
+        assert answer.json()["error"] == "not_found"
 
 
-@pytest.mark.parametrize("run_id", ["crons", "stream", "019a", "%00", "..%2fcrons"])
-async def test_an_id_that_is_none_is_told_apart_from_one_that_is_not_there(client, run_id):
-    assert (await client.get(f"/runs/{run_id}")).status_code in (404, 422)
+async def test_an_id_that_is_none_is_refused(client):
+    for run_id in ("crons", "stream", "019a", "%00", "%ff"):
+        answer = await client.get(f"/runs/{run_id}")
+        assert answer.status_code == 422, run_id
+        assert "run_id" in answer.json()["message"]
 
 
 async def test_crons_are_still_found_below_runs(client):
@@ -176,7 +177,11 @@ async def test_a_refused_run_keeps_its_records_for_whoever_asked(client, service
     assert answer.status_code == 402
     run_id = answer.json()["detail"]["run_id"]
     run = (await client.get(f"/runs/{run_id}")).json()
-    assert (run["phase"], run["blocked_by"], run["block_reason"]) == ("refused", "shut", "Not today")
+    assert (run["phase"], run["blocked_by"], run["block_reason"]) == (
+        "refused",
+        "shut",
+        "Not today",
+    )
     async with asyncio.timeout(10):
         while not (records := (await client.get(f"/runs/{run_id}/hooks")).json()):
             await asyncio.sleep(0.01)
@@ -216,13 +221,13 @@ async def test_events_go_on_after_the_last_one_that_a_client_has(client):
     assert frames(nothing.text) == []
 
 
-@pytest.mark.parametrize("last", ["one", "1.5", "-2", "9" * 40, "٣"])
-async def test_a_last_event_that_is_no_number_is_refused(client, last):
+async def test_a_last_event_that_is_no_number_is_refused(client):
     run_id = await wait_for(client)
-    headers = {b"last-event-id": last.encode()}
-    answer = await client.get(f"/runs/{run_id}/events", headers=headers)
-    assert answer.status_code == 422
-    assert "Last-Event-ID" in answer.json()["message"]
+    for last in ("one", "1.5", "-2", "9" * 40, "٣"):
+        headers = {b"last-event-id": last.encode()}
+        answer = await client.get(f"/runs/{run_id}/events", headers=headers)
+        assert answer.status_code == 422, last
+        assert "Last-Event-ID" in answer.json()["message"]
 
 
 async def test_a_run_that_is_under_way_is_followed_and_cancelled(client, services):

@@ -30,7 +30,6 @@ from checkrail.server.routes.assistant_bodies import (
     VersionSearch,
 )
 from checkrail.server.routes.assistant_threads import remove_threads
-from checkrail.server.routes.fields import contained
 from checkrail.server.services import Services, services_of
 from checkrail.server.shapes import assistant_json, selected
 from checkrail.store import assistants, crons
@@ -119,7 +118,7 @@ async def _wanted(
         owner=access.owner,
         graph_id=value["graph_id"],
         name=body.name,
-        metadata=contained(value.get("metadata")),
+        metadata=value.get("metadata"),
         filters=access.filter,
     )
 
@@ -194,7 +193,7 @@ async def list_versions(
     _, row = await found(request, served, assistant_id, "read")
     rows = await served.database.read(
         lambda reads: assistants.versions(
-            reads, row["assistant_id"], contained(body.metadata), body.limit, body.offset
+            reads, row["assistant_id"], body.metadata, body.limit, body.offset
         )
     )
     return Json([assistant_json(each) for each in rows])

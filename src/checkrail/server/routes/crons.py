@@ -28,7 +28,6 @@ from checkrail.server.routes.cron_bodies import (
     NewCron,
 )
 from checkrail.server.routes.cron_rows import acting, new_payload, new_row, new_times, next_run
-from checkrail.server.routes.fields import contained
 from checkrail.server.services import Services, services_of
 from checkrail.server.shapes import cron_json, selected
 from checkrail.store import assistants, crons, threads
@@ -228,4 +227,4 @@ async def _wanted(
         name: None if value[name] is None else str(value[name])
         for name in ("assistant_id", "thread_id")
     }
-    return same | {"owner": access.owner}, contained(value.get("metadata")), access
+    return same | {"owner": access.owner}, value.get("metadata"), access

@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from checkrail.store.rows import Filters
+from checkrail.store.rows import searchable
 
 _DEEPEST = 64
-_MOST = 100
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
 Limit = Annotated[int, Field(ge=1, le=1000)]
@@ -79,27 +78,8 @@ def one_of(*names: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _searchable(given: dict[str, Any]) -> dict[str, Any]:
-    if _size(given) > _MOST:
-        raise ValueError(f"a search compares at most {_MOST} values")
-    if reserved := given.keys() & {"$or", "$and"}:
-        raise ValueError(f"metadata is searched by plain keys, not by {min(reserved)}")
-    return given
-
-
-def _size(value: Any) -> int:
-    if isinstance(value, Mapping):
-        return 1 + sum(_size(item) for item in value.values())
-    return 1 + sum(map(_size, value)) if isinstance(value, list) else 1
-
-
-Searched = Annotated[dict[str, Any], AfterValidator(plain_json), AfterValidator(_searchable)]
-"""What metadata has to hold, as clients say it: keys and values, and no operators."""
-
-
-def contained(metadata: Mapping[str, Any] | None) -> Filters | None:
-    """Give what clients want metadata to hold in the words of the store."""
-    return {key: {"$eq": value} for key, value in metadata.items()} if metadata else None
+Searched = Annotated[dict[str, Any], AfterValidator(plain_json), AfterValidator(searchable)]
+"""JSON that has to be within what is searched."""
 
 
 def _readable(given: dict[str, Any]) -> dict[str, Any]:

@@ -46,11 +46,17 @@ def default_ttl(served: Services) -> Ttl | None:
     return Ttl(ttl=minutes, strategy=said.get("strategy", "delete")) if minutes else None
 
 
-def ttl_columns(given: Ttl | float | None, now: float) -> dict[str, Any]:
+def ttl_of(given: Ttl | float | dict[str, Any] | None) -> Ttl | None:
+    """Give a time to live, whichever way it was said."""
+    if given is None or isinstance(given, Ttl):
+        return given
+    return Ttl.model_validate(given if isinstance(given, dict) else {"ttl": given})
+
+
+def ttl_columns(ttl: Ttl | None, now: float) -> dict[str, Any]:
     """Give the columns of a time to live that begins now."""
-    if given is None:
+    if ttl is None:
         return {"ttl_minutes": None, "ttl_strategy": None, "expires_at": None}
-    ttl = given if isinstance(given, Ttl) else Ttl(ttl=given)
     expires = now + ttl.ttl * _MINUTE
     return {"ttl_minutes": ttl.ttl, "ttl_strategy": ttl.strategy, "expires_at": expires}
 

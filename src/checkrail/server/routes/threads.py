@@ -41,6 +41,7 @@ from checkrail.server.routes.thread_making import (
     kept,
     ttl_columns,
     ttl_json,
+    ttl_of,
     with_past,
 )
 from checkrail.server.routes.thread_removal import remove_thread
@@ -59,16 +60,18 @@ Served = Annotated[Services, Depends(services_of)]
 @router.post("/threads", responses=ONE)
 async def create_thread(request: Request, served: Served, body: NewThread) -> Response:
     """Make a thread; with `supersteps` it has a past."""
-    value = {
+    ttl = default_ttl(served) if body.ttl is None else ttl_of(body.ttl)
+    value: dict[str, Any] = {
         "thread_id": body.thread_id or UUID(uuid7()),
         "metadata": body.metadata or {},
         "if_exists": body.if_exists or "raise",
+        "ttl": None if ttl is None else ttl.model_dump(),
     }
     caller, access = await served.access(request, "threads", "create", value)
     now = time.time()
     told = {"metadata": kept(value["metadata"]), "state_updated_at": now}
-    ttl = ttl_columns(body.ttl if body.ttl is not None else default_ttl(served), now)
-    row = new_thread(str(value["thread_id"]), caller.owner, now, **told, **ttl)
+    ttl_told = ttl_columns(ttl_of(value["ttl"]), now)
+    row = new_thread(str(value["thread_id"]), caller.owner, now, **told, **ttl_told)
     if body.supersteps:
         check_graph(served, row["metadata"].get("graph_id"))
     if not await served.database.write(lambda tx: threads.add(tx, row)):
@@ -209,7 +212,7 @@ async def update_thread(
     value: dict[str, Any] = {"metadata": body.metadata or {}}
     await found(request, served, thread_id, "update", value)
     now = time.time()
-    ttl = ttl_columns(body.ttl, now) if "ttl" in body.model_fields_set else {}
+    ttl = ttl_columns(ttl_of(body.ttl), now) if "ttl" in body.model_fields_set else {}
     changes = {"updated_at": now, **ttl}
     change = partial(_merge, str(thread_id), kept(value["metadata"]), changes)
     row = await served.database.write(change)

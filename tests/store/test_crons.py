@@ -1,0 +1,129 @@
+"""Crons, on each database in turn."""
+
+import pytest
+
+from checkrail.store import crons
+from checkrail.store.rows import Page
+
+
+@pytest.fixture
+def add(tx):
+    """Keep a cron; each is a second younger than the one before."""
+    made = []
+
+    def add(cron_id, **more):
+        now = float(len(made))
+        row = {
+            "cron_id": cron_id,
+            "assistant_id": "x",
+            "thread_id": None,
+            "owner": "ann",
+            "user": {"identity": "ann"},
+            "schedule": "* * * * *",
+            "timezone": None,
+            "enabled": True,
+            "on_run_completed": "delete",
+            "payload": {"input": {"text": "a\0b"}},
+            "metadata": {},
+            "next_run_at": 100.0,
+            "end_at": None,
+            "last_error": None,
+            "created_at": now,
+            "updated_at": now,
+            **more,
+        }
+        made.append(row)
+        crons.add(tx, row)
+        return row
+
+    return add
+
+
+def ids(rows):
+    return [row["cron_id"] for row in rows]
+
+
+def test_what_is_kept_is_read_as_it_was(tx, add):
+    row = add("a", metadata={"n": 1}, timezone="Asia/Tokyo")
+    assert crons.get(tx, "a") == row
+    assert crons.lock(tx, "a") == row
+    assert crons.get(tx, "b") is None
+
+
+def test_what_is_changed_is_changed_and_the_rest_kept(tx, add):
+    row = add("a")
+    assert crons.change(tx, "a", enabled=False, next_run_at=None)
+    assert crons.get(tx, "a") == {**row, "enabled": False, "next_run_at": None}
+    assert not crons.change(tx, "b", enabled=False)
+
+
+def test_those_are_due_whose_time_has_come_the_earliest_first(tx, add):
+    add("late", next_run_at=30.0)
+    add("early", next_run_at=10.0)
+    add("now", next_run_at=20.0)
+    add("off", next_run_at=10.0, enabled=False)
+    add("never", next_run_at=None)
+    assert ids(crons.due(tx, 20.0)) == ["early", "now"]
+    assert ids(crons.due(tx, 20.0, most=1)) == ["early"]
+    assert crons.due(tx, 9.0) == []
+    assert crons.next_due(tx) == 10.0
+
+
+def test_nothing_is_next_where_nothing_is_on(tx, add):
+    add("off", enabled=False)
+    add("never", next_run_at=None)
+    assert crons.next_due(tx) is None
+
+
+def test_a_search_takes_all_that_is_said_together(tx, add):
+    add("a", metadata={"team": "red", "n": 1})
+    add("b", metadata={"team": "blue", "n": 1}, enabled=False, thread_id="t")
+    add("c", metadata={"team": "red"}, owner="bob", assistant_id="y")
+
+    def found(metadata=None, filters=None, **same):
+        rows = crons.search(tx, Page(), same, metadata, filters)
+        assert crons.count(tx, same, metadata, filters) == len(rows)
+        return ids(rows)
+
+    assert found() == ["c", "b", "a"]
+    assert found(owner="ann") == ["b", "a"]
+    assert found(owner=None, enabled=False) == ["b"]
+    assert found(thread_id="t", assistant_id="x") == ["b"]
+    assert found(assistant_id="y", owner="ann") == []
+    assert found({"n": 1}) == ["b", "a"]
+    assert found({"n": {"$eq": 1}}) == []
+    assert found(None, {"team": {"$in": ["red"]}}) == ["c", "a"]
+    assert found({"n": 1}, {"team": "red"}) == ["a"]
+
+
+@pytest.mark.parametrize("field", crons.SORTS)
+def test_a_page_is_in_the_order_that_was_asked_for_whatever_is_equal(tx, add, field):
+    for name in "bdac":
+        add(name, thread_id="t", end_at=1.0)
+
+    def pages(order):
+        asked = (Page(field, order, 3, offset) for offset in (0, 3))
+        return [name for page in asked for name in ids(crons.search(tx, page, {}))]
+
+    by_age = field in ("created_at", "updated_at")
+    assert pages("asc") == (["b", "d", "a", "c"] if by_age else ["a", "b", "c", "d"])
+    assert pages("desc") == pages("asc")[::-1]
+
+
+def test_what_is_removed_is_gone(tx, add):
+    add("a")
+    assert crons.remove(tx, "a")
+    assert not crons.remove(tx, "a")
+
+
+def test_crons_go_with_their_assistant_and_with_their_threads(tx, add):
+    add("a", assistant_id="x")
+    add("b", assistant_id="y", thread_id="s")
+    add("c", assistant_id="y", thread_id="t")
+    add("d", assistant_id="y")
+    crons.remove_of_assistant(tx, "x")
+    assert ids(crons.search(tx, Page(), {})) == ["d", "c", "b"]
+    crons.remove_of_threads(tx, ["s", "unknown"])
+    assert ids(crons.search(tx, Page(), {})) == ["d", "c"]
+    crons.remove_of_threads(tx, [])
+    assert crons.count(tx, {}) == 2
