@@ -26,10 +26,13 @@ def command(config: str | None, host: str | None, port: int | None) -> None:
     server = project.loaded.server
     logs.configure(server.log_level)
     host, port = host or server.host, port or server.port
-    click.echo(f"{project.file}: {', '.join(project.described()) or 'no graphs'}")
-    click.echo(f"API   {address(host, port)}")
-    click.echo(f"docs  {address(host, port)}/docs")
+
+    def announce() -> None:
+        click.echo(f"{project.file}: {', '.join(project.described()) or 'no graphs'}")
+        click.echo(f"API   {address(host, port)}")
+        click.echo(f"docs  {address(host, port)}/docs")
+
     try:
-        serve(project, host, port, dev=True)
+        serve(project, host, port, announce=announce, dev=True)
     except CheckrailError as error:
         told(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.table import Table
@@ -131,12 +130,11 @@ def print_timeline(out: Console, run: Run, records: Sequence[Recorded], now: flo
     """Print the hooks in order, by their points, and between them the time of the agent."""
     begun, over = seconds(run["created_at"]) or now, seconds(run["ended_at"])
     until = begun
-    for point, group in groupby(endings(records), key=lambda record: record.point):
-        calls = [*group]
+    for calls in _together(endings(records)):
         _print_gap(out, run, until, min(calls[0].began, over or calls[0].began))
-        until = max(until, calls[-1].time)
+        until = max(until, *(record.time for record in calls))
         after = Text(f"  +{lasted(max(0.0, calls[0].began - begun))}", style="dim")
-        out.print(Text(point, style="bold cyan") + after)
+        out.print(Text(calls[0].point, style="bold cyan") + after)
         out.print(timeline(cast("Iterable[HookRecord]", calls)))  # they have the same names
     _print_gap(out, run, until, over or now)
     for record in unfinished(records):
@@ -144,9 +142,23 @@ def print_timeline(out: Console, run: Run, records: Sequence[Recorded], now: flo
         out.print(shown(told), style="yellow", markup=False)
 
 
+def _together(ended: Sequence[Recorded]) -> Iterator[list[Recorded]]:
+    """Give the calls that were made at one point, right after each other."""
+    calls: list[Recorded] = []
+    for record in ended:
+        last = calls[-1] if calls else record
+        if record.point != last.point or record.began - last.time >= SHOWN_GAP:
+            yield calls
+            calls = []
+        calls.append(record)
+    if calls:
+        yield calls
+
+
 def _print_gap(out: Console, run: Run, since: float, until: float) -> None:
     """Print for how long no hook was at work; before a run has started, it waits."""
-    if until - since >= SHOWN_GAP:
-        started = seconds(run["started_at"])
-        whose = "waiting" if started is None or until <= started else "agent"
-        out.print(f"… {whose} {lasted(until - since)}", style="dim", markup=False)
+    started = seconds(run["started_at"]) or until
+    parts = {"waiting": min(until, started) - since, "agent": until - max(since, started)}
+    for whose, took in parts.items():
+        if took >= SHOWN_GAP:
+            out.print(f"… {whose} {lasted(took)}", style="dim", markup=False)

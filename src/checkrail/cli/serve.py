@@ -34,8 +34,11 @@ def command(config: str | None, host: str | None, port: int | None, workers: int
     server = project.loaded.server
     logs.configure(server.log_level)
     host, port = host or server.host, port or server.port
-    click.echo(f"{project.file}: {address(host, port)}", err=True)
+
+    def announce() -> None:
+        click.echo(f"{project.file}: {address(host, port)}", err=True)
+
     try:
-        serve(project, host, port, workers=workers)
+        serve(project, host, port, announce=announce, workers=workers)
     except CheckrailError as error:
         told(error)

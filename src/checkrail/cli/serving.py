@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import socket
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,8 +36,16 @@ def opened(config: str | None) -> Project:
         sys.exit(REFUSED_FILE)
 
 
-def serve(project: Project, host: str, port: int, *, workers: int = 1, dev: bool = False) -> None:
-    """Serve a project until the process is told to stop."""
+def serve(
+    project: Project,
+    host: str,
+    port: int,
+    *,
+    announce: Callable[[], None],
+    workers: int = 1,
+    dev: bool = False,
+) -> None:
+    """Serve a project until the process is told to stop; `announce` is called when it listens."""
     import uvicorn
 
     from checkrail.server.auth import check_binding
@@ -48,6 +59,8 @@ def serve(project: Project, host: str, port: int, *, workers: int = 1, dev: bool
                 "several workers need PostgreSQL, for SQLite takes one process. "
                 "Set CHECKRAIL_DATABASE_URL, or leave out --workers"
             )
+        bound(host, port).close()
+        announce()
         os.environ[FILE] = str(project.file.absolute())
         target = "checkrail.server.process:create"
         uvicorn.run(target, factory=True, host=host, port=port, workers=workers, **OPTIONS)
@@ -56,14 +69,36 @@ def serve(project: Project, host: str, port: int, *, workers: int = 1, dev: bool
 
     started = Server(project, dev=dev)
     running = uvicorn.Server(uvicorn.Config(started, host=host, port=port, **OPTIONS))
-    with contextlib.suppress(KeyboardInterrupt):
+    signal.signal(signal.SIGTERM, _stopped)
+    with contextlib.closing(bound(host, port)) as listener, contextlib.suppress(KeyboardInterrupt):
+        announce()
         try:
-            running.run()
+            running.run([listener])
         except SystemExit:
             if started.failed is None:
                 raise
     if started.failed is not None:
         raise CheckrailError(f"the server did not start: {started.failed}")
+
+
+def _stopped(number: int, frame: object) -> None:
+    """Take the signal that uvicorn raises again once it has stopped: that was no failure."""
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """Listen on an address, or say why that cannot be."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise CheckrailError(
+            f"the server cannot listen on {address(host, port)}: {error.strerror}. "
+            "Stop what listens there, or choose another --port"
+        ) from None
+    return listener
 
 
 def told(error: CheckrailError) -> Any:

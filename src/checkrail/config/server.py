@@ -92,6 +92,7 @@ class ServerConfig:
     lease_seconds: float = 30.0
     beat_seconds: float = 5.0
     cancel_grace_seconds: float = 30.0
+    stop_grace_seconds: float = 10.0
     log_level: str = "info"
     database: str | None = field(default=None, repr=False)
     data_dir: Path = Path(".checkrail")

@@ -152,7 +152,9 @@ SERVER = Members(
         "host": text,
         "port": port,
         "capacity": positive,
-        **dict.fromkeys(("lease_seconds", "beat_seconds", "cancel_grace_seconds"), seconds),
+        **dict.fromkeys(
+            ("lease_seconds", "beat_seconds", "cancel_grace_seconds", "stop_grace_seconds"), seconds
+        ),
         "log_level": Choice(("debug", "info", "warning", "error")),
     },
 )

@@ -69,7 +69,7 @@ class Admission:
         if once is not None and (known := await self._repeated(asker, once)) is not None:
             return known
         drafts: list[_Draft] = []
-        if self._parts.registry.has("before_run"):
+        if self._parts.has("before_run"):
             drafts = await self._parts.database.read(partial(self._drafted, requests, asker))
             drafts = [await self._asked(draft) for draft in drafts]
         # A client that goes away now must not leave a run behind that nobody begins with.
@@ -111,9 +111,7 @@ class Admission:
 
         return await self._parts.database.read(find)
 
-    def _drafted(
-        self, requests: Sequence[RunRequest], asker: Asker, reads: Reads
-    ) -> list[_Draft]:
+    def _drafted(self, requests: Sequence[RunRequest], asker: Asker, reads: Reads) -> list[_Draft]:
         return [self._draft(reads, request, asker) for request in requests]
 
     def _draft(self, reads: Reads, request: RunRequest, asker: Asker) -> _Draft:
@@ -241,7 +239,7 @@ class Admission:
             threads.change(tx, row["thread_id"], **changed)
 
     def _begun(self) -> dict[str, Any]:
-        straight = not self._parts.registry.has("on_run_start")
+        straight = not self._parts.has("on_run_start")
         return {
             "phase": "running" if straight else "starting",
             "status": "running",

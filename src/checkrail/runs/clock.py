@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from checkrail.engine.values import User
 from checkrail.runs.admission import Admission
@@ -13,7 +14,7 @@ from checkrail.runs.errors import RequestError
 from checkrail.runs.hub import Bell
 from checkrail.runs.parts import Parts
 from checkrail.runs.recovery import recover
-from checkrail.runs.requests import Asker, RunRequest
+from checkrail.runs.requests import Asker, Idempotency, RunRequest
 from checkrail.runs.retention import Retention
 from checkrail.runs.schedule import next_time
 from checkrail.store import crons, runs, threads
@@ -76,23 +77,22 @@ class Clock:
         await self._parts.database.write(_let_in)
 
     async def _crons(self) -> None:
-        due = await self._parts.database.write(_due_crons)
-        for row in due:
-            await self._start(row)
+        for row in await self._parts.database.write(_due_crons):
+            await self._safely(partial(self._start, row))
 
     async def _start(self, row: Row) -> None:
         """Ask for a cron's run as its owner would; what is refused is the cron's last error."""
         asker = Asker(User(**row["user"]) if row["user"] else User(identity=row["owner"] or ""))
+        once = Idempotency(f"{row['cron_id']}:{row['occurrence']}", "cron", "")
         error = None
         try:
-            await self._admission.admit([cron_request(row)], asker)
+            await self._admission.admit([cron_request(row)], asker, once)
         except RequestError as refused:
             error = f"{refused.status}: {refused}"
             log.warning("the run of cron %s was refused: %s", row["cron_id"], error)
-        if error != row["last_error"]:
-            await self._parts.database.write(
-                lambda tx: crons.change(tx, row["cron_id"], last_error=error)
-            )
+        await self._parts.database.write(
+            lambda tx: crons.change(tx, row["cron_id"], last_error=error, occurrence=None)
+        )
 
 
 def cron_request(row: Row) -> RunRequest:
@@ -138,7 +138,12 @@ def _due_crons(tx: Tx) -> list[Row]:
         following = None if over else next_time(row["schedule"], row["timezone"], now)
         if following is not None and row["end_at"] is not None and following > row["end_at"]:
             following = None
-        crons.change(tx, row["cron_id"], next_run_at=following, updated_at=now)
+        occurrence = None if over else row["next_run_at"]
+        changed = {"next_run_at": following, "occurrence": occurrence, "updated_at": now}
+        crons.change(tx, row["cron_id"], **changed)
         if not over:
-            taken.append(row)
+            taken.append(row | changed)
+    for row in crons.stranded(tx, now - _MINUTE):
+        crons.change(tx, row["cron_id"], updated_at=now)
+        taken.append(row)
     return taken

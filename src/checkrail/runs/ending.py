@@ -25,7 +25,7 @@ def owed(
     now = time.time()
     point = "after_run" if outcome.good else "on_run_error"
     payloads = {}
-    if parts.registry.has(point):
+    if parts.has(point, row["agent_name"]):
         payloads[point] = _told(row, outcome, now)
     if row["kwargs"].get("webhook"):
         payloads["webhook"] = {

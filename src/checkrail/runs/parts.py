@@ -66,12 +66,13 @@ class Parts:
     worker_id: str
     log: EventLog
     outbound: Outbound
+    agents: Mapping[str, HookRegistry] = field(default_factory=dict)  # hooks of their own
     live: dict[str, LiveRun] = field(default_factory=dict)
     alone: bool = True  # no other process is known to work on this database
 
     def scope(self, row: Mapping[str, Any], **more: Any) -> Scope:
         """Give the scope in which the hooks of a run are fired."""
-        return self.registry.scope(
+        scope = self.registry.scope(
             run_id=row["run_id"],
             thread_id=row["thread_id"],
             assistant_id=row["assistant_id"],
@@ -85,6 +86,14 @@ class Parts:
                 **more,
             },
         )
+        own = self.agents.get(row["agent_name"])
+        return scope if own is None else own.scope(parent=scope)
+
+    def has(self, point: str, agent_name: str | None = None) -> bool:
+        """Say whether any hook stands at a point: of the server or an agent, or of any agent."""
+        own = self.agents
+        named = own.values() if agent_name is None else filter(None, [own.get(agent_name)])
+        return self.registry.has(point) or any(agent.has(point) for agent in named)
 
 
 def user_of(row: Mapping[str, Any]) -> User | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.records import uuid7
@@ -65,6 +65,7 @@ async def open_runs(
     checkpointer: Any,
     settings: RunSettings,
     outbound: Outbound,
+    agents: Mapping[str, HookRegistry] | None = None,
 ) -> AsyncIterator[Runs]:
     """Open the run service on a database, and serve until closed."""
     hub = Hub()
@@ -91,6 +92,7 @@ async def open_runs(
         worker_id=worker_id,
         log=event_log,
         outbound=outbound,
+        agents=agents or {},
         alone=not database.postgres,
     )
     service = Runs(parts)

@@ -66,7 +66,7 @@ class Worker:
 
     async def _claim(self, room: int) -> list[Row]:
         parts = self._parts
-        straight = not parts.registry.has("on_run_start")
+        straight = not parts.has("on_run_start")
         try:
             return await parts.database.write(
                 lambda tx: runs.claim(tx, parts.worker_id, room, time.time(), straight=straight)

@@ -15,6 +15,9 @@ _SHARED: list[Any] = [
     structlog.stdlib.ExtraAdder(),
 ]
 
+_CHATTY = ("alembic", "asyncio", "httpcore2", "httpx", "httpx2", "uvicorn", "watchfiles")
+"""Libraries of ours that say too much; what the project's own code says is shown."""
+
 
 def configure(level: str = "info", *, terminal: bool | None = None) -> None:
     """Send everything that is logged to standard error: as JSON, or for a terminal's reader."""
@@ -29,8 +32,9 @@ def configure(level: str = "info", *, terminal: bool | None = None) -> None:
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
-    logging.getLogger("checkrail").setLevel(level.upper())
+    root.setLevel(level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -105,6 +105,7 @@ async def open_services(project: Project, *, dev: bool = False) -> AsyncIterator
                 checkpointer=saver,
                 settings=_settings(project),
                 outbound=outbound,
+                agents=project.agents,
             )
         )
         await runs.parts.database.write(
@@ -172,6 +173,7 @@ def _settings(project: Project) -> RunSettings:
         lease=config.lease_seconds,
         beat=config.beat_seconds,
         cancel_grace=config.cancel_grace_seconds,
+        stop_grace=config.stop_grace_seconds,
         queued_per_thread=config.limits.queued_per_thread,
         limits=Limits(
             config.limits.events_per_run,

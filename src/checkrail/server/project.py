@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from checkrail.config.modules import anew, project_modules
 from checkrail.config.problems import ConfigError
 from checkrail.config.project import missing_files
 from checkrail.config.reload import Reloader
+from checkrail.engine.hook import HookSpec
 from checkrail.engine.registry import HookRegistry
 from checkrail.runs.agents import sync_agents
 from checkrail.runs.graphs.loading import Graphs, GraphSource, load
@@ -34,8 +35,10 @@ class Project:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.registry = HookRegistry()
+        self.agents: dict[str, HookRegistry] = {}
         self._hooks = Reloader(file, self.registry)
         self.loaded = self._hooks.load()
+        self._renew_agents()
         if missing := missing_files(self.loaded):
             raise ConfigError([*missing], self.loaded.files)
 
@@ -47,6 +50,13 @@ class Project:
 
     def _imported(self, name: str) -> Callable[[str, Path], Any]:
         return lambda path, _base: self.loaded.load_object(path, f"the graph {name!r}")
+
+    def _renew_agents(self) -> None:
+        """Take the hooks that agents have of their own; runs under way see them too."""
+        for name, agent in self.loaded.agents.items():
+            _replace(self.agents.setdefault(name, HookRegistry()), agent.hooks)
+        for name in self.agents.keys() - self.loaded.agents.keys():
+            del self.agents[name]
 
     def described(self) -> dict[str, str | None]:
         """Give the graphs by name, with what their file says of them."""
@@ -68,6 +78,7 @@ class Project:
             with anew(project_modules(roots)):
                 self.loaded = self._hooks.load()
                 services.graphs.replace(Graphs(await self.graphs()))
+                self._renew_agents()
         except Exception as error:  # noqa: BLE001 - it is the user's code
             self.loaded = before
             log.error("%s was not reloaded, all stays as it was: %s", self.file, error)  # noqa: TRY400
@@ -87,3 +98,7 @@ class Project:
 
         async for _ in awatch(self.loaded.base, watch_filter=wanted, rust_timeout=1000):
             await self.reload(services)
+
+
+def _replace(registry: HookRegistry, hooks: Sequence[HookSpec]) -> None:
+    registry.swap(lambda _known: [*hooks])

@@ -110,6 +110,12 @@ def due(tx: Tx, now: float, most: int = 20) -> list[Row]:
     return all_of(tx, query)
 
 
+def stranded(tx: Tx, before: float) -> list[Row]:
+    """Give crons whose run was about to be asked for when the process that did so went away."""
+    query = select(crons).where(crons.c.occurrence.is_not(None), crons.c.updated_at < before)
+    return all_of(tx, query.with_for_update(skip_locked=True))
+
+
 def next_due(reads: Reads) -> float | None:
     """Tell when the next cron is due."""
     query = select(func.min(crons.c.next_run_at)).where(crons.c.enabled)

@@ -68,7 +68,9 @@ def _begin_at_once(connection: Any) -> None:
 
 
 def _postgres(url: Any) -> Engine:
-    return create_engine(url, pool_size=8, max_overflow=4, pool_pre_ping=False, **_json())
+    # A server that freezes in the middle of a transaction must not keep its locks for ever.
+    options = {"options": "-c idle_in_transaction_session_timeout=10000"}
+    return create_engine(url, pool_size=8, max_overflow=4, connect_args=options, **_json())
 
 
 def _json() -> dict[str, Any]:

@@ -265,6 +265,7 @@ crons = Table(
     Column("payload", Packed, nullable=False),
     Column("metadata", Searched, nullable=False),
     Column("next_run_at", Double),
+    Column("occurrence", Double),  # the time for which a run is being asked for
     Column("end_at", Double),
     Column("last_error", Told),
     Column("created_at", Double, nullable=False, index=True),
