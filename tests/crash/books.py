@@ -22,7 +22,7 @@ def settled(site: Site) -> None:
 
 
 def check(site: Site, dead: Collection[str] = ()) -> None:
-    """Check the books of a site where nothing is under way; of some runs the deliveries are dead."""
+    """Check the books of a site where nothing is under way; `dead` runs have dead deliveries."""
     for run in site.rows("SELECT * FROM runs"):
         check_run(site, run)
         if run["phase"] != "refused" and run["run_id"] not in dead:

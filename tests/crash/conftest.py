@@ -6,14 +6,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-
-from ..server.conftest import (  # noqa: F401 - fixtures, and a hook of pytest
+from tests.server.conftest import (  # noqa: F401 - fixtures, and a hook of pytest
     DATABASES,
     _watched,
     postgres,
     pytest_runtest_makereport,
 )
-from ..server.harness import Database, Served
+from tests.server.harness import Database, Served
+
 from .site import Site
 
 PROJECT = Path(__file__).parent / "project"

@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import psycopg
 from psycopg.rows import dict_row
-
-from ..server.harness import Database, Served
+from tests.server.harness import Database, Served
 
 PATIENCE = 60.0
 
@@ -43,7 +42,7 @@ def new_thread(server: Served) -> str:
 def start(
     server: Served, do: dict[str, str], *, agent: str = "steps", thread: str = "", **more: Any
 ) -> str:
-    """Start a run that does something at some places, on a thread of its own unless one is named."""
+    """Start a run that does something at some places, on a thread of its own unless named."""
     thread = thread or new_thread(server)
     body = {"assistant_id": agent, "input": {"do": do}, "durability": "sync", **more}
     return post(server, f"/threads/{thread}/runs", body)["run_id"]

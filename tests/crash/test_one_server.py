@@ -1,5 +1,7 @@
 """What a server lives through by itself, on either database: frozen, blocked, killed in a row."""
 
+import signal
+
 import pytest
 
 from .books import check, output, settled
@@ -61,8 +63,9 @@ def _let_the_lease_run_out(site):
 def test_a_run_that_takes_every_process_down_is_not_tried_for_ever(site):
     """After three lost leases it is an error, and the thread's next run has its turn."""
     [server] = site.servers
-    run_id = start(server, {"second": "die"})
+    run_id = start(server, {"first": "hold", "second": "die"})
     behind = start(server, {}, thread=site.run(run_id)["thread_id"])
+    site.go()
 
     def over():
         if not server.running:
@@ -77,6 +80,23 @@ def test_a_run_that_takes_every_process_down_is_not_tried_for_ever(site):
     assert site.places(run_id).count("second") == 3
     assert site.ended(behind)["status"] == "success"
     site.reached("on_run_error", run_id)
+
+
+def test_a_server_that_is_stopped_lets_runs_end_and_hands_back_those_that_do_not(site):
+    [server] = site.servers
+    ending = start(server, {"second": "block"})
+    handed = start(server, {"first": "hold"})
+    site.reached("first", handed)
+    site.reached("second", ending)
+    assert server.stop() in (0, -signal.SIGTERM)
+    assert site.run(ending)["status"] == "success"
+    run = site.run(handed)
+    assert (run["phase"], run["worker_id"], run["lost"]) == ("ready", None, 0)
+    site.go()
+    site.up()
+    run = site.ended(handed)
+    assert (run["status"], run["attempt"], run["lost"]) == ("success", 2, 0)
+    assert output(run)["trail"] == WHOLE
 
 
 def test_the_books_are_right(site):

@@ -143,3 +143,12 @@ async def world(place):
 async def postgres_world(postgres_place):
     async with World(postgres_place) as made:
         yield made
+
+
+@pytest.fixture
+async def lite_world(sqlite_model, tmp_path):
+    """The same on SQLite only, for what no database has a part in."""
+    file = tmp_path / "checkrail.db"
+    shutil.copy(sqlite_model, file)
+    async with World(Place(sqlite_url(file), str(tmp_path / "checkpoints.db"))) as made:
+        yield made

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Self, TypedDict
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -205,7 +205,7 @@ class World:
         self.place = place
         self._stack = contextlib.AsyncExitStack()
 
-    async def __aenter__(self) -> "World":
+    async def __aenter__(self) -> Self:
         self.saver = await self._stack.enter_async_context(
             open_checkpointer(self.place.checkpoints)
         )

@@ -64,7 +64,7 @@ async def test_an_assistant_brings_its_config_and_what_a_request_says_goes_over_
 
 
 async def test_an_unknown_assistant_is_not_found(served):
-    with pytest.raises(NotFoundError, match="there is no assistant 'nobody'.*say"):
+    with pytest.raises(NotFoundError, match=r"there is no assistant 'nobody'.*say"):
         await served.admit("nobody")
 
 
@@ -143,7 +143,7 @@ async def test_a_key_whose_run_is_gone_says_so(served):
     once = Idempotency("key", "/runs", "digest")
     row = await served.run("say", {}, once=once)
     await served.write(lambda tx: runs.remove(tx, [row["run_id"]]))
-    with pytest.raises(ConflictError, match="'key'.*gone"):
+    with pytest.raises(ConflictError, match=r"'key'.*gone"):
         await served.admit("say", {}, once=once)
 
 

@@ -187,9 +187,7 @@ async def test_a_rollback_of_a_run_that_was_handed_back_removes_what_it_left(wor
     assert (await third.thread_row(thread))["values"]["said"] == ["before"]
 
 
-async def test_a_cancel_that_only_the_database_was_told_of_is_heard_with_the_next_beat(
-    world, gate
-):
+async def test_a_cancel_that_only_the_database_was_told_of_is_heard_with_the_next_beat(world, gate):
     served = await world.open({"slow": gate.graph()})
     row = await served.admit("slow", {})
     await gate.entered.wait()

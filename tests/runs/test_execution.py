@@ -111,7 +111,11 @@ async def test_a_run_that_takes_too_long_ends_as_a_timeout(world):
     served = await world.open({"slow": gate.graph(say)}, agents=SOON)
     thread = await served.thread()
     row = await served.run("slow", {"text": "x"}, thread)
-    assert (row["status"], row["phase"], row["error_type"]) == ("timeout", "timeout", "TimeoutError")
+    assert (row["status"], row["phase"], row["error_type"]) == (
+        "timeout",
+        "timeout",
+        "TimeoutError",
+    )
     assert row["error"] == "the run took longer than 0.1 s"
     assert row["unwound"] is True
     left = await served.thread_row(thread)

@@ -1,6 +1,7 @@
 """What becomes of a thread's runs when another one is asked for."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -139,7 +140,7 @@ async def test_the_numbers_of_a_threads_events_go_on_from_run_to_run(served, gat
     last = await served.admit("say", {"text": "b"}, thread, multitask_strategy="interrupt")
     await served.over(last)
     kept = [await served.row(row) for row in [*rows, first, last]]
-    for before, after in zip(kept, kept[1:], strict=False):
+    for before, after in itertools.pairwise(kept):
         assert after["base_seq"] == before["base_seq"] + before["last_seq"]
     end = kept[-1]["base_seq"] + kept[-1]["last_seq"]
     assert (await served.thread_row(thread))["last_seq"] == end

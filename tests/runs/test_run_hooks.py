@@ -51,7 +51,11 @@ class Told:
 
     @property
     def hooks(self):
-        return (self.hear, "after_run", {"name": "after"}), (self.hear, "on_run_error", {"name": "error"})
+        return (self.hear, "after_run", {"name": "after"}), (
+            self.hear,
+            "on_run_error",
+            {"name": "error"},
+        )
 
     async def of(self, served, run):
         await served.settled(run)
@@ -82,7 +86,9 @@ async def test_a_run_is_refused_at_admission_with_a_status_and_a_reason(world, r
 async def test_a_refused_run_is_kept_for_the_audit_and_fires_no_finish_hook(world):
     told = Told()
     reject = raising(RejectRun("not today", 402))
-    served = await world.open({"say": chain(say)}, (reject, "before_run", {"name": "gate"}), *told.hooks)
+    served = await world.open(
+        {"say": chain(say)}, (reject, "before_run", {"name": "gate"}), *told.hooks
+    )
     with pytest.raises(RefusedError) as refused:
         await served.admit("say", {"text": "x"}, await served.thread(), after_seconds=5)
     row = await served.row(refused.value.run_id)
@@ -236,7 +242,9 @@ async def test_what_a_start_hook_gives_still_passes_the_hooks_on_results(world):
     assert SECRET not in repr([await served.row(row), await served.events(row)])
 
 
-@pytest.mark.parametrize(("hook", "kind"), [(raising(KeyError("x")), "error"), (hanging, "timeout")])
+@pytest.mark.parametrize(
+    ("hook", "kind"), [(raising(KeyError("x")), "error"), (hanging, "timeout")]
+)
 async def test_a_start_hook_that_fails_is_recorded_and_the_run_goes_on(world, hook, kind):
     served = await world.open({"say": chain(say)}, (hook, "on_run_start", {"timeout": 0.1}))
     row = await served.run("say", {"text": "x"})
@@ -331,7 +339,9 @@ async def test_partial_usage_reaches_the_hooks_on_errors(world):
 async def test_every_call_of_a_hook_leaves_a_start_and_one_ending(world):
     told = Told()
     quiet = saying(None)
-    hooks = [(quiet, point, {"name": point}) for point in ("before_run", "on_run_start", "on_result")]
+    hooks = [
+        (quiet, point, {"name": point}) for point in ("before_run", "on_run_start", "on_result")
+    ]
     served = await world.open({"say": chain(say)}, *hooks, *told.hooks)
     row = await served.run("say", {"text": "x"}, await served.thread())
     await served.settled(row)

@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
+from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from checkrail.engine.outcomes import Block, Continue
+from checkrail.runs.live import Limits
 
 from .support import chain, say
 
@@ -120,30 +123,29 @@ async def told(served, graph, modes, given=None):
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("hook", [hide_result, refuse_result])
-async def test_what_a_hook_makes_of_a_tools_result_is_all_that_is_told(world, graph, hook):
-    served = await world.open({graph: GRAPHS[graph]}, (hook, "after_tool_call"))
+async def test_what_a_hook_makes_of_a_tools_result_is_all_that_is_told(lite_world, graph, hook):
+    served = await lite_world.open({graph: GRAPHS[graph]}, (hook, "after_tool_call"))
     row, everything = await told(served, graph, MODES)
     assert SECRET not in repr(everything)
     names = {event.event for event in everything[1]}
-    assert {"values", "updates", "events", "tasks", "checkpoints", "debug", "tools"} <= names
+    assert {"values", "events", "tasks", "checkpoints", "debug", "tools"} <= names
     if hook is hide_result:
         assert (row["status"], "***" in repr(row["output"])) == ("success", True)
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-async def test_without_such_a_hook_every_mode_tells_what_a_tool_gave(world, graph):
-    served = await world.open({graph: GRAPHS[graph]})
+async def test_without_such_a_hook_every_mode_tells_what_a_tool_gave(lite_world, graph):
+    served = await lite_world.open({graph: GRAPHS[graph]})
     _, everything = await told(served, graph, MODES)
     kinds = {event.event for event in everything[1] if SECRET in repr(event.data)}
     assert {"values", "updates", "events", "tasks", "checkpoints", "debug", "tools"} <= kinds
 
 
-@pytest.mark.parametrize("graph", ["agent", "async agent"])
-async def test_what_a_hook_makes_of_a_models_answer_is_all_that_is_told(world, graph):
+async def test_what_a_hook_makes_of_a_models_answer_is_all_that_is_told(lite_world):
     async def reveal(state):
         return {"messages": [await Revealing().ainvoke(state["messages"])]}
 
-    served = await world.open(
+    served = await lite_world.open(
         {"reveal": chain(reveal, state=MessagesState)}, (hide_answer, "after_llm_call")
     )
     row, everything = await told(served, "reveal", MODES)
@@ -164,7 +166,7 @@ class Revealing(BaseChatModel):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("hook", ["redacts", "blocks"])
-async def test_a_result_that_a_hook_does_not_let_pass_is_in_no_event(world, mode, steps, hook):
+async def test_a_result_that_a_hook_does_not_let_pass_is_in_no_event(lite_world, mode, steps, hook):
     async def reveal(state):
         return {"said": [SECRET]}
 
@@ -174,7 +176,7 @@ async def test_a_result_that_a_hook_does_not_let_pass_is_in_no_event(world, mode
         return Continue({**event.value, "said": ["***"]}, redacted=True)
 
     nodes = [named(f"step{number}") for number in range(steps - 1)]
-    served = await world.open({"reveal": chain(*nodes, reveal)}, (rule, "on_result"))
+    served = await lite_world.open({"reveal": chain(*nodes, reveal)}, (rule, "on_result"))
     thread = await served.thread()
     row = await served.run(
         "reveal", {"text": "x"}, thread, modes=(mode,), stream_mode=(mode,), stream_subgraphs=True
@@ -193,7 +195,8 @@ def named(name):
 
 
 @pytest.mark.parametrize("hook", ["redacts", "blocks"])
-async def test_a_result_is_in_no_event_when_all_modes_are_streamed_at_once(world, hook):
+@pytest.mark.parametrize("modes", [MODES, tuple(mode for mode in MODES if mode != "events")])
+async def test_a_result_is_in_no_event_when_all_modes_are_streamed_at_once(lite_world, hook, modes):
     async def reveal(state):
         return {"said": [SECRET]}
 
@@ -202,29 +205,93 @@ async def test_a_result_is_in_no_event_when_all_modes_are_streamed_at_once(world
             return Block("hidden")
         return Continue({**event.value, "said": ["***"]}, redacted=True)
 
-    served = await world.open({"reveal": chain(named("first"), reveal)}, (rule, "on_result"))
-    row, everything = await told(served, "reveal", MODES, {"text": "x"})
+    served = await lite_world.open({"reveal": chain(named("first"), reveal)}, (rule, "on_result"))
+    _, everything = await told(served, "reveal", modes, {"text": "x"})
     assert SECRET not in repr([*everything[:3], everything[4]])
-    assert {event.event for event in everything[1]} >= {"values", "updates", "events"}
+    if "events" not in modes:
+        names = {event.event for event in everything[1] if "first" in repr(event.data)}
+        assert names >= {"values", "updates", "tasks", "checkpoints", "debug"}
 
 
-async def test_the_steps_before_the_last_are_told_though_a_hook_rules_on_the_result(world):
+async def test_what_a_tool_does_inside_is_not_told_where_hooks_rule_on_what_it_gives(lite_world):
+    inner = RunnableLambda(lambda name: f"{name} is {SECRET}").with_config(run_name="inner")
+
+    @tool
+    async def outer(name: str) -> str:
+        """Look something up with the help of another runnable."""
+        return await inner.ainvoke(name)
+
+    async def call(state):
+        return {"messages": [AIMessage(await outer.ainvoke({"name": "the key"}))]}
+
+    graph = chain(call, state=MessagesState)
+    served = await lite_world.open({"call": graph}, (hide_result, "after_tool_call"))
+    _, everything = await told(served, "call", ("values", "events"))
+    assert SECRET not in repr(everything)
+    told_of = [event.data["event"] for event in everything[1] if event.event == "events"]
+    assert {"on_tool_start", "on_tool_end", "on_chain_end"} <= {*told_of}
+
+
+async def test_a_request_that_a_hook_redacts_is_not_told_as_it_was(lite_world):
+    async def hide(event):
+        said = [{**message, "content": "***"} for message in event.value.messages]
+        return Continue(replace(event.value, messages=said), redacted=True)
+
+    async def reply(state):
+        prompt = [SystemMessage(f"the key is {SECRET}"), *state["messages"]]
+        return {"messages": [await Repeating().ainvoke(prompt)]}
+
+    graph = chain(reply, state=MessagesState)
+    served = await lite_world.open({"reply": graph}, (hide, "before_llm_call"))
+    row, everything = await told(served, "reply", MODES)
+    assert row["output"]["messages"][-1]["content"] == "*** ***"
+    assert SECRET not in repr(everything)
+
+
+class Repeating(BaseChatModel):
+    @property
+    def _llm_type(self) -> str:
+        return "repeating"
+
+    def _generate(self, messages, stop=None, run_manager=None, **options):
+        message = AIMessage(" ".join(str(each.content) for each in messages))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+async def test_a_run_that_tells_too_much_before_its_result_is_ruled_on_ends(lite_world):
+    def pour(state):
+        write = get_stream_writer()
+        for number in range(100):
+            write({"n": number})
+        return {}
+
+    async def look(event):
+        return None
+
+    served = await lite_world.open(
+        {"pour": chain(pour)}, (look, "on_result"), limits=Limits(events=50)
+    )
+    row = await served.run("pour", {"text": "x"}, modes=("custom",))
+    assert (row["status"], row["error_type"]) == ("error", "event_limit")
+
+
+async def test_the_steps_before_the_last_are_told_though_a_hook_rules_on_the_result(lite_world):
     async def rule(event):
         return Continue({**event.value, "said": ["***"]}, redacted=True)
 
     nodes = [named(f"step{number}") for number in range(3)]
-    served = await world.open({"steps": chain(*nodes)}, (rule, "on_result"))
+    served = await lite_world.open({"steps": chain(*nodes)}, (rule, "on_result"))
     thread = await served.thread()
     row = await served.run("steps", {"text": "x"}, thread, modes=("updates",))
     told = [event.data for event in await served.events(row) if event.event == "updates"]
     assert told == [{"step0": {"said": ["step0"]}}, {"step1": {"said": ["step1"]}}]
 
 
-async def test_a_result_that_a_hook_lets_pass_is_told_in_full(world):
+async def test_a_result_that_a_hook_lets_pass_is_told_in_full(lite_world):
     async def look(event):
         return None
 
-    ruled = await world.open({"say": chain(named("first"), say)}, (look, "on_result"))
+    ruled = await lite_world.open({"say": chain(named("first"), say)}, (look, "on_result"))
     row = await ruled.run("say", {"text": "x"}, await ruled.thread(), modes=("values", "updates"))
     names = [(event.event, event.data) for event in await ruled.events(row)]
     assert names[1:-1] == [

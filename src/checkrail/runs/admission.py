@@ -258,6 +258,7 @@ class Admission:
                 draft.row["created_at"],
                 metadata={**draft.request.metadata, **_ids(draft.row)},
                 status="busy" if draft.row["due_at"] is None else "idle",
+                **self._parts.settings.thread_ttl(draft.row["created_at"]),
             )
             if threads.add(tx, made):
                 return made
@@ -365,6 +366,10 @@ def _repeated(reads: Reads, asker: Asker, once: Idempotency) -> list[Row] | None
             f"the Idempotency-Key {once.key!r} was used with another body. Use a new key"
         )
     found = [runs.get(reads, run_id) for run_id in known["run_ids"]]
+    if None in found:
+        raise ConflictError(
+            f"what the Idempotency-Key {once.key!r} made is gone by now. Use a new key"
+        )
     if None in found:
         raise ConflictError(
             f"what was made with the Idempotency-Key {once.key!r} is gone. Use a new key"

@@ -64,7 +64,9 @@ class Executor:
         if not body.done():
             live.mute = True
             body.add_done_callback(_seen)
-            log.warning("run %s did not stop within %s s and is left behind", live.run_id, grace)
+            if live.ending != "lost":
+                told = (live.run_id, grace)
+                log.warning("run %s did not stop within %s s and is left behind", *told)
         return body.done()
 
     async def _outcome(

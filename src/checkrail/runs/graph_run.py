@@ -19,6 +19,7 @@ from checkrail.runs.holding import Emit, Held, rules_on_result
 from checkrail.runs.live import LiveRun
 from checkrail.runs.outcome import Outcome, ThreadStatus
 from checkrail.runs.parts import Parts, user_of
+from checkrail.runs.withholding import withheld
 
 PROTOCOL_MODES = frozenset(
     {"values", "updates", "messages", "custom", "tasks", "checkpoints", "tools"}
@@ -48,8 +49,9 @@ class GraphRun:
     async def result(self) -> Outcome:
         """Run the graph and ask the hooks about what came of it."""
         row, guard = self._live.row, self._guard
-        held = Held(self._live.emit) if rules_on_result(self._scope) else None
-        if held is not None:
+        held = None
+        if rules_on_result(self._scope):
+            held = Held(self._live.emit, self._parts.settings.limits.events)
             self._emit = held.emit
         config = row["kwargs"].get("config") or {}
         context = row["kwargs"].get("context")
@@ -58,7 +60,8 @@ class GraphRun:
         ) as graph:
             try:
                 with guard.active():
-                    found = await execute(graph, await self._request(), self._emit)
+                    request = await self._request(steps=held is not None)
+                    found = await execute(graph, request, self._emit)
             except Exception:
                 if guard.ended is None:
                     raise
@@ -68,7 +71,7 @@ class GraphRun:
             assert found is not None  # noqa: S101 - told by the type checker's own lights
             return await self._ruled(graph, found, held)
 
-    async def _request(self) -> GraphRequest:
+    async def _request(self, *, steps: bool) -> GraphRequest:
         live, row = self._live, self._live.row
         kwargs = row["kwargs"]
         given = row["parameters"] if row["parameters"] is not None else row["input"]
@@ -81,7 +84,7 @@ class GraphRun:
             run_id=live.run_id,
             input=given,
             command=kwargs.get("command"),
-            config=kwargs.get("config") or {},
+            config=_marked(kwargs.get("config") or {}, row["metadata"]),
             context=kwargs.get("context"),
             checkpoint=kwargs.get("checkpoint"),
             assistant_id=row["assistant_id"],
@@ -95,6 +98,9 @@ class GraphRun:
             durability=kwargs.get("durability"),
             strict_resume=kwargs.get("strict_resume", False),
             resume_from_checkpoint=live.attempt > 1 and not restart,
+            # LangChain tells `events` when it comes to it: no step is known to be over by them.
+            steps=steps and "events" not in self._modes,
+            shown=withheld(self._scope) if "events" in self._modes else None,
         )
 
     def _policy(self) -> str:
@@ -119,7 +125,9 @@ class GraphRun:
             if changed != values:
                 values = changed
                 if held is not None:
-                    held.replace(values)
+                    held.drop()
+                if "values" in self._modes:
+                    self._live.emit("values", (), values)
                 await rewriting.write_back(graph, self._live.thread_id, values)
             elif held is not None:
                 held.release()
@@ -199,3 +207,8 @@ class GraphRun:
             self._emit("tools", (), told)
         else:
             self._parts.hub.loop.call_soon_threadsafe(self._emit, "tools", (), told)
+
+
+def _marked(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Put what a run is marked with into its config, and so into its checkpoints."""
+    return {**config, "metadata": {**(config.get("metadata") or {}), **metadata}}

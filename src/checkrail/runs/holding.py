@@ -9,52 +9,46 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from checkrail.engine.points import Lane
+from checkrail.adapters.langchain.lanes import enforcing
+from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.scope import Scope
+from checkrail.runs.graphs.execution import STEP
+from checkrail.runs.live import EventLimitError
 
 Emit = Callable[[str, tuple[str, ...], Any], None]
 
 
 def rules_on_result(scope: Scope) -> bool:
     """Say whether a hook may change or refuse the result of a run."""
-    chain = scope.chain("on_result")
-    return chain is not None and any(
-        not entry[0].shadow
-        for lane, entries in chain.lanes
-        if lane is not Lane.OBSERVE
-        for entry in entries
-    )
+    return enforcing(scope, HookPoint.ON_RESULT, Lane.TRANSFORM, Lane.GATE)
 
 
 class Held:
-    """Holds the events of the step that may be the last."""
+    """Holds the events of the step that may be the last, but not more than `most`."""
 
-    def __init__(self, emit: Emit) -> None:
+    def __init__(self, emit: Emit, most: int) -> None:
         self._emit = emit
+        self._most = most
         self._step: list[tuple[str, tuple[str, ...], Any]] = []
-        self._complete = False
 
     def emit(self, event: str, ns: tuple[str, ...], data: Any) -> None:
-        """Take an event; those of the step before are let out, for it was not the last."""
-        if self._complete:
+        """Take an event; when a step begins, the one before was not the last and is let out."""
+        if event == STEP:
             self.release()
+            return
+        if len(self._step) >= self._most:
+            raise EventLimitError(
+                f"the run told more than {self._most} events that have to wait for the hooks at "
+                "on_result. Stream less, or raise limits.events_per_run"
+            )
         self._step.append((event, ns, data))
-        self._complete = event == "values" and not ns
 
     def release(self) -> None:
         """Let out what is held, as it is."""
-        step, self._step, self._complete = self._step, [], False
+        step, self._step = self._step, []
         for item in step:
             self._emit(*item)
 
-    def replace(self, values: Any) -> None:
-        """Drop what is held, and tell the values that took its place."""
-        told = any(event == "values" and not ns for event, ns, _ in self._step)
-        self.drop()
-        if told:
-            self._emit("values", (), values)
-
     def drop(self) -> None:
-        """Drop what is held: it was refused."""
+        """Drop what is held: it was refused, or something else took its place."""
         self._step.clear()
-        self._complete = False

@@ -44,9 +44,19 @@ class RunSettings:
     keep_records: float | None = None
     keep_stateless: float | None = None
     keep_deliveries: float | None = None
+    ttl_minutes: float | None = None
+    ttl_strategy: str = "delete"
     webhook_secret: str | None = field(default=None, repr=False)
     webhook_attempts: int = 8
     agents: Mapping[str, AgentSettings] = field(default_factory=dict)
+
+    def thread_ttl(self, now: float) -> dict[str, Any]:
+        """Give the columns of a new thread's time to live; none unless the config says one."""
+        if self.ttl_minutes is None:
+            return {}
+        expires = now + self.ttl_minutes * 60
+        told = {"ttl_minutes": self.ttl_minutes, "ttl_strategy": self.ttl_strategy}
+        return told | {"expires_at": expires}
 
     def agent(self, name: str) -> AgentSettings:
         """Give the settings of an agent."""

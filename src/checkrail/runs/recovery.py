@@ -52,6 +52,7 @@ def give_up(tx: Tx, parts: Parts, row: Row, *, lost: bool) -> None:
     fence = {"worker_id": row["worker_id"], "attempt": row["attempt"]}
     row = row | {"last_seq": events.last_seq(tx, row["run_id"]), "lost": row["lost"] + lost}
     if (ended := _ends(parts, row)) is not None:
+        runs.change_if(tx, row["run_id"], fence, lost=row["lost"])
         changed = end_unheld(tx, parts, row, ended, **fence)
     else:
         changed = _make_ready(tx, row, fence)

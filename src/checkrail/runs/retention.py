@@ -7,7 +7,7 @@ from functools import partial
 
 from checkrail.runs.graphs import thread_rows
 from checkrail.runs.parts import Parts
-from checkrail.store import deliveries, events, idempotency, records, runs, threads
+from checkrail.store import crons, deliveries, events, idempotency, records, runs, threads
 from checkrail.store.database import Reads, Tx
 
 _AT_ONCE = 200
@@ -67,7 +67,7 @@ class Retention:
                 )
             else:
                 await self._parts.database.write(partial(forget_threads, thread_ids=[thread_id]))
-                await saver.adelete_thread(thread_id)
+                await thread_rows.delete_thread(saver, thread_id)
 
 
 def forget_runs(tx: Tx, run_ids: list[str]) -> None:
@@ -81,4 +81,5 @@ def forget_runs(tx: Tx, run_ids: list[str]) -> None:
 def forget_threads(tx: Tx, thread_ids: list[str]) -> int:
     """Remove threads with all their runs."""
     forget_runs(tx, runs.of_threads(tx, thread_ids))
+    crons.remove_of_threads(tx, thread_ids)
     return threads.remove(tx, thread_ids)

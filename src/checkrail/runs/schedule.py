@@ -28,7 +28,7 @@ def _zone(name: str | None) -> ZoneInfo | type(UTC):  # type: ignore[valid-type]
         return UTC
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidError(
             f"there is no time zone {name!r}. Write one like Europe/Berlin"
         ) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from functools import partial
@@ -12,6 +11,7 @@ from checkrail.runs.delivering import Deliverer
 from checkrail.runs.execution import Executor
 from checkrail.runs.hub import WORK, Bell
 from checkrail.runs.lease import Beat, Lease
+from checkrail.runs.leftovers import Leftovers
 from checkrail.runs.live import LiveRun
 from checkrail.runs.parts import Parts
 from checkrail.runs.recovery import give_up
@@ -36,6 +36,7 @@ class Worker:
         self._backlog = False
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._leftovers = Leftovers(parts.checkpointer)
         self._strays: dict[str, float] = {}
         self.promised: set[str] = set()  # runs that are being admitted, and will be taken here
         self._lease = Lease(
@@ -45,7 +46,7 @@ class Worker:
     @property
     def room(self) -> int:
         """How many more runs it can take."""
-        if self._closing:
+        if self._closing or not self._lease.sound:
             return 0
         return max(0, self._parts.settings.capacity - len(self._parts.live) - len(self.promised))
 
@@ -110,6 +111,7 @@ class Worker:
             live.stop("handover")
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self._leftovers.close()
         self._bell.close()
 
     def end(self) -> None:
@@ -140,7 +142,7 @@ class Worker:
             return
         self._deliverer.take(debts)
         if live.row["temporary"]:
-            await self._forget_thread(live.thread_id)
+            self._leftovers.add(live.thread_id)
 
     async def _give_up(self, live: LiveRun) -> None:
         """Hand back a run that is still ours, and was not ended."""
@@ -148,10 +150,6 @@ class Worker:
         row = live.row | {"worker_id": self._parts.worker_id}
         await self._parts.log.flush()
         await self._parts.database.write(lambda tx: give_up(tx, self._parts, row, lost=lost))
-
-    async def _forget_thread(self, thread_id: str) -> None:
-        with contextlib.suppress(Exception):  # no more than rows that nobody will look at
-            await self._parts.checkpointer.adelete_thread(thread_id)
 
     def _beaten(self, beat: Beat) -> None:
         if not self._parts.hub.loop.is_closed():
@@ -165,6 +163,8 @@ class Worker:
             if live.since < beat.began and live.run_id not in beat.held:
                 live.stop("lost")
         self._find_strays(beat.held - self._parts.live.keys())
+        if self._backlog:
+            self._bell.ring()
 
     def _find_strays(self, run_ids: frozenset[str]) -> None:
         """Give back runs that are said to be ours, but that nobody here works on."""

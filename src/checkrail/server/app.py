@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import AsyncIterator
 from importlib.metadata import version
@@ -84,6 +85,9 @@ class Server:
                     log.exception("the server did not start")
                 await send({"type": "lifespan.startup.failed", "message": ""})
                 return
+            if not self.dev:
+                gc.collect()
+                gc.freeze()  # what is here now stays; the collector need not go through it again
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from starlette.requests import HTTPConnection, Request
 
+from checkrail.actions.outbound_errors import OutboundRefused
 from checkrail.runs.errors import InvalidError, NotFoundError
 from checkrail.runs.requests import Asker, Idempotency, RunRequest
 from checkrail.server.auth import matches
@@ -50,6 +51,8 @@ async def _authorized(
 ) -> tuple[RunRequest, Asker]:
     value = _value(asked)
     asker = await served.asker(connection, "threads", "create_run", value)
+    if asked.webhook is not None:
+        _check_webhook(served, asked.webhook)
     if asked.thread_id is not None:
         await _check_filters(served, asked.thread_id, asker)
     kwargs = value.get("kwargs") or {}
@@ -77,6 +80,14 @@ def _value(asked: RunRequest) -> dict[str, Any]:
         "after_seconds": asked.after_seconds,
         "kwargs": {"input": asked.input, "command": asked.command, "config": dict(asked.config)},
     }
+
+
+def _check_webhook(served: Services, url: str) -> None:
+    """Refuse at once what would never be sent."""
+    try:
+        served.runs.parts.outbound.check(url)
+    except OutboundRefused as error:
+        raise InvalidError(f"the webhook cannot be called: {error}") from None
 
 
 async def _check_filters(served: Services, thread_id: str, asker: Asker) -> None:

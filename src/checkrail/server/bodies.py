@@ -9,9 +9,9 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from checkrail.runs.requests import RunRequest
+from checkrail.server.fields import Metadata, Name, RunConfig
 from checkrail.server.streams.modes import graph_modes, stream_modes
 
-Config = dict[str, Any]
 Nodes = list[str] | Literal["*"]
 Strategy = Literal["reject", "interrupt", "rollback", "enqueue"]
 Seconds = Annotated[float, Field(ge=0, le=10 * 365 * 86_400, allow_inf_nan=False)]
@@ -49,17 +49,17 @@ class RunOptions(BaseModel):
 
     input: Any = None
     command: Command | None = None
-    config: Config | None = None
+    config: RunConfig | None = None
     context: Any = None
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     checkpoint: dict[str, Any] | None = None
-    checkpoint_id: str | None = None
+    checkpoint_id: Name | None = None
     stream_mode: str | list[str] | None = None
     stream_subgraphs: bool = False
     stream_resumable: bool = False
     interrupt_before: Nodes | None = None
     interrupt_after: Nodes | None = None
-    webhook: str | None = None
+    webhook: Name | None = None
     durability: Literal["sync", "async", "exit"] | None = None
     checkpoint_during: bool | None = None
     strict_resume: bool = False
@@ -70,17 +70,6 @@ class RunOptions(BaseModel):
     @classmethod
     def _known_modes(cls, given: Any) -> Any:
         stream_modes(given)
-        return given
-
-    @field_validator("config")
-    @classmethod
-    def _readable_config(cls, given: Any) -> Any:
-        configurable = (given or {}).get("configurable")
-        if configurable is not None and not isinstance(configurable, Mapping):
-            raise ValueError("config.configurable is a mapping")
-        limit = (given or {}).get("recursion_limit")
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise ValueError("config.recursion_limit is a whole number, 1 or more")
         return given
 
     @model_validator(mode="after")
@@ -123,7 +112,7 @@ class RunOptions(BaseModel):
 class RunBody(RunOptions):
     """A run on a thread."""
 
-    assistant_id: UUID | str
+    assistant_id: UUID | Name
     on_disconnect: Literal["cancel", "continue"] = "continue"
     after_seconds: Seconds = 0
     if_not_exists: Literal["create", "reject"] = "reject"

@@ -185,6 +185,8 @@ def _settings(project: Project) -> RunSettings:
         keep_records=_seconds(keep.records_days),
         keep_stateless=_seconds(keep.stateless_days),
         keep_deliveries=_seconds(keep.deliveries_days),
+        ttl_minutes=(config.checkpointer.ttl or {}).get("default_ttl"),
+        ttl_strategy=(config.checkpointer.ttl or {}).get("strategy", "delete"),
         webhook_secret=config.outbound.webhook_secret,
         agents=project.agent_settings(),
     )

@@ -14,7 +14,8 @@ from checkrail.runs.errors import TooManyError
 from checkrail.server.services import Services
 from checkrail.server.streams.sse import HEARTBEAT
 
-_SILENCE = 10.0  # seconds, at most
+_SILENCE = 9.0  # seconds
+_SOON = 1.0  # seconds: with it, nobody hears nothing for more than ten
 Gone = Callable[[], Awaitable[object]]
 """Called when the client went away before the end."""
 
@@ -113,12 +114,28 @@ class Awaited(Lasting):
         super().__init__(services, headers or {}, gone)
         self._result = result
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer at once where that is soon; only a long wait is worth a watch of its own."""
+        if self._gone is not None:
+            await super().__call__(scope, receive, send)
+            return
+        self._result = asyncio.ensure_future(self._result)
+        self._services.open_streams += 1
+        try:
+            soon, _ = await asyncio.wait({self._result}, timeout=_SOON)
+        except asyncio.CancelledError:
+            self._result.cancel()
+            raise
+        finally:
+            self._services.open_streams -= 1
+        await (self.answer(send) if soon else super().__call__(scope, receive, send))
+
     async def answer(self, send: Send) -> None:
         """Send the result."""
         result = asyncio.ensure_future(self._result)
         started = False
         try:
-            while not (await asyncio.wait({result}, timeout=_SILENCE))[0]:
+            while not result.done() and not (await asyncio.wait({result}, timeout=_SILENCE))[0]:
                 if not started:
                     await send(self._start())
                 started = True

@@ -10,7 +10,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row, all_of
-from checkrail.store.tables import deliveries, workers
+from checkrail.store.tables import OWED, deliveries, workers
 
 
 def add(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -24,8 +24,7 @@ def claim(tx: Tx, worker_id: str, now: float, most: int) -> list[Row]:
     query = (
         select(deliveries)
         .where(
-            deliveries.c.status == "owed",
-            deliveries.c.worker_id.is_(None),
+            OWED,
             deliveries.c.due_at <= now,
         )
         .order_by(deliveries.c.due_at)
@@ -74,9 +73,7 @@ def release(tx: Tx, worker_id: str) -> None:
 
 def next_due(reads: Reads) -> float | None:
     """Tell when the next delivery is due."""
-    query = select(func.min(deliveries.c.due_at)).where(
-        deliveries.c.status == "owed", deliveries.c.worker_id.is_(None)
-    )
+    query = select(func.min(deliveries.c.due_at)).where(OWED)
     return reads.execute(query).scalar()
 
 

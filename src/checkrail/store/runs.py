@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
+    Select,
     bindparam,
     case,
     delete,
@@ -18,25 +19,33 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Filters, Row, all_of, holds, one_of
-from checkrail.store.tables import LIVE, SLOT, runs, threads, workers
+from checkrail.store.tables import (
+    CLAIMABLE,
+    HOLDS_SLOT,
+    QUEUED,
+    SCHEDULED,
+    runs,
+    threads,
+    workers,
+)
 
 _INSERT = insert(runs)
 _GET = select(runs).where(runs.c.run_id == bindparam("id"))
-_SLOT_HOLDER = select(runs).where(runs.c.thread_id == bindparam("thread"), runs.c.phase.in_(SLOT))
+_SLOT_HOLDER = select(runs).where(runs.c.thread_id == bindparam("thread"), HOLDS_SLOT)
 _LIVE_OF_THREAD = (
     select(runs)
-    .where(runs.c.thread_id == bindparam("thread"), runs.c.phase.in_(LIVE))
+    .where(runs.c.thread_id == bindparam("thread"), runs.c.ended_at.is_(None))
     .order_by(runs.c.seq)
 )
 _NEXT_QUEUED = (
     select(runs.c.run_id)
-    .where(runs.c.thread_id == bindparam("thread"), runs.c.phase == "queued")
+    .where(runs.c.thread_id == bindparam("thread"), QUEUED)
     .order_by(runs.c.seq)
     .limit(1)
 )
 _CLAIMABLE = (
     select(runs.c.seq)
-    .where(runs.c.worker_id.is_(None), runs.c.phase.in_(("starting", "ready")))
+    .where(CLAIMABLE)
     .order_by(runs.c.seq)
     .limit(bindparam("most"))
     .with_for_update(skip_locked=True)
@@ -79,6 +88,25 @@ def newest_of(reads: Reads, thread_id: str) -> Row | None:
     return one_of(reads, _NEWEST_OF_THREAD, {"thread": thread_id})
 
 
+def _matching(
+    reads: Reads,
+    query: Select[Any],
+    same: Mapping[str, Any],
+    run_ids: Collection[str] | None,
+    filters: Filters | None,
+) -> Select[Any]:
+    for column, value in same.items():
+        if value is not None:
+            query = query.where(runs.c[column] == value)
+    if run_ids is not None:
+        query = query.where(runs.c.run_id.in_([*run_ids]))
+    if filters:  # of an auth handler: they are about threads
+        query = query.outerjoin(threads, threads.c.thread_id == runs.c.thread_id)
+        told = func.coalesce(threads.c.metadata, runs.c.metadata)
+        query = query.where(holds(reads, told, filters))
+    return query
+
+
 def search(
     reads: Reads,
     *,
@@ -97,17 +125,9 @@ def search(
     """Give runs, the newest first."""
     query = select(runs).order_by(runs.c.seq.desc()).limit(limit).offset(offset)
     same = {"thread_id": thread_id, "owner": owner, "status": status, "agent_name": agent_name}
-    for column, value in same.items():
-        if value is not None:
-            query = query.where(runs.c[column] == value)
+    query = _matching(reads, query, same, run_ids, filters)
     if metadata:
         query = query.where(holds(reads, runs.c.metadata, metadata))
-    if filters:  # of an auth handler: they are about threads
-        query = query.outerjoin(threads, threads.c.thread_id == runs.c.thread_id)
-        told = func.coalesce(threads.c.metadata, runs.c.metadata)
-        query = query.where(holds(reads, told, filters))
-    if run_ids is not None:
-        query = query.where(runs.c.run_id.in_([*run_ids]))
     if before is not None:
         query = query.where(runs.c.seq < before)
     if live:
@@ -203,7 +223,7 @@ def due(reads: Reads, now: float, most: int = 100) -> list[Row]:
     """Give the scheduled runs whose time has come."""
     query = (
         select(runs)
-        .where(runs.c.phase == "scheduled", runs.c.due_at <= now)
+        .where(SCHEDULED, runs.c.due_at <= now)
         .order_by(runs.c.due_at)
         .limit(most)
         .with_for_update(skip_locked=True)
@@ -213,13 +233,13 @@ def due(reads: Reads, now: float, most: int = 100) -> list[Row]:
 
 def next_due(reads: Reads) -> float | None:
     """Tell when the next scheduled run is due."""
-    query = select(func.min(runs.c.due_at)).where(runs.c.phase == "scheduled")
+    query = select(func.min(runs.c.due_at)).where(SCHEDULED)
     return reads.execute(query).scalar()
 
 
 def count_queued(reads: Reads, thread_id: str) -> int:
     """Count the runs that wait for a thread."""
-    query = select(func.count()).where(runs.c.thread_id == thread_id, runs.c.phase == "queued")
+    query = select(func.count()).where(runs.c.thread_id == thread_id, QUEUED)
     return int(reads.execute(query).scalar_one())
 
 
@@ -280,13 +300,7 @@ def live_ids(
     """Give the ids of runs that have not ended."""
     query = select(runs.c.run_id).where(runs.c.ended_at.is_(None)).order_by(runs.c.seq.desc())
     same = {"owner": owner, "thread_id": thread_id, "status": status}
-    for column, value in same.items():
-        if value is not None:
-            query = query.where(runs.c[column] == value)
-    if run_ids is not None:
-        query = query.where(runs.c.run_id.in_([*run_ids]))
-    if filters:
-        query = query.where(holds(reads, runs.c.metadata, filters))
+    query = _matching(reads, query, same, run_ids, filters)
     return [row.run_id for row in reads.execute(query)]
 
 

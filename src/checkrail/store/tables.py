@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TextClause,
     TypeDecorator,
     text,
 )
@@ -63,13 +64,18 @@ class Told(TypeDecorator[str]):
 
 Number = BigInteger().with_variant(Integer(), "sqlite")  # SQLite counts up only an INTEGER key
 Searched = JSON().with_variant(JSONB(), "postgresql")
-_SLOT_SQL = "phase IN ('starting', 'ready', 'running', 'waiting')"
-_CLAIMABLE_SQL = "worker_id IS NULL AND phase IN ('starting', 'ready')"
+
+# What partial indexes are for, word for word: with values bound in, nobody would use them.
+HOLDS_SLOT = text("phase IN ('starting', 'ready', 'running', 'waiting')")
+CLAIMABLE = text("worker_id IS NULL AND phase IN ('starting', 'ready')")
+QUEUED = text("phase = 'queued'")
+SCHEDULED = text("phase = 'scheduled'")
+OWED = text("status = 'owed' AND worker_id IS NULL")
 
 
-def _partial(name: str, *columns: Any, where: str, unique: bool = False) -> Index:
+def _partial(name: str, *columns: Any, where: str | TextClause, unique: bool = False) -> Index:
     """Make an index over some rows only."""
-    condition = text(where)
+    condition = text(where) if isinstance(where, str) else where
     return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
 
 
@@ -125,6 +131,7 @@ threads = Table(
     Index("threads_by_owner", "owner", "created_at"),
     Index("threads_by_creation", "created_at", "thread_id"),
     Index("threads_by_update", "updated_at", "thread_id"),
+    Index("threads_by_owner_update", "owner", "updated_at"),
     Index("threads_by_status", "status", "updated_at"),
     Index("threads_by_metadata", "metadata", postgresql_using="gin").ddl_if("postgresql"),
     _partial("threads_expiring", "expires_at", where="expires_at IS NOT NULL"),
@@ -173,12 +180,13 @@ runs = Table(
     Index("runs_by_base", "thread_id", "base_seq"),
     Index("runs_of_owner", "owner", "seq"),
     Index("runs_of_assistant", "assistant_id", "seq"),
-    _partial("runs_slot", "thread_id", where=_SLOT_SQL, unique=True),
-    _partial("runs_claimable", "seq", where=_CLAIMABLE_SQL),
-    _partial("runs_queued", "thread_id", "seq", where="phase = 'queued'"),
-    _partial("runs_scheduled", "due_at", where="phase = 'scheduled'"),
+    _partial("runs_slot", "thread_id", where=HOLDS_SLOT, unique=True),
+    _partial("runs_claimable", "seq", where=CLAIMABLE),
+    _partial("runs_queued", "thread_id", "seq", where=QUEUED),
+    _partial("runs_scheduled", "due_at", where=SCHEDULED),
     _partial("runs_held", "worker_id", where="worker_id IS NOT NULL"),
     _partial("runs_live", "seq", where="ended_at IS NULL"),
+    _partial("runs_live_of_thread", "thread_id", "seq", where="ended_at IS NULL"),
     _partial("runs_ended", "ended_at", where="ended_at IS NOT NULL"),
 )
 
@@ -224,7 +232,7 @@ deliveries = Table(
     Column("last_error", Told),
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
-    _partial("deliveries_owed", "due_at", where="status = 'owed' AND worker_id IS NULL"),
+    _partial("deliveries_owed", "due_at", where=OWED),
     _partial("deliveries_held", "worker_id", where="worker_id IS NOT NULL"),
     _partial("deliveries_ended", "ended_at", where="ended_at IS NOT NULL"),
 )

@@ -24,12 +24,12 @@ async def reach(place, do, **told):
     note(place, **told)
     match (do or {}).get(place):
         case "hold":
-            while not (FOLDER / "go").exists():
+            while not (FOLDER / "go").exists():  # noqa: ASYNC110 - it outlives the process
                 await asyncio.sleep(0.02)
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
         case "block":
-            time.sleep(LONGER_THAN_A_LEASE)
+            time.sleep(LONGER_THAN_A_LEASE)  # noqa: ASYNC251 - that is the point
         case "raise":
             raise ValueError(f"{place} was told to raise")
     note(f"after {place}", **told)

@@ -26,6 +26,9 @@ Emit: TypeAlias = Callable[[str, tuple[str, ...], Any], None]
 """Takes an event, its namespace and its data, which is written JSON: a `jsons.Fragment`."""
 
 INTERRUPT = "__interrupt__"
+STEP = "step"
+"""Tells that another step begins, so that the one before was not the last; for no client."""
+
 _ROOT: tuple[str, ...] = ()
 _HIDDEN = "langsmith:hidden"
 _UNSEEN: Any = object()
@@ -114,6 +117,9 @@ class _Watch:
         "_lifecycle",
         "_metadata",
         "_modes",
+        "_shown",
+        "_stepped",
+        "_steps",
         "_subgraphs",
         "checkpoint",
         "interrupts",
@@ -128,8 +134,11 @@ class _Watch:
         self._subgraphs = request.subgraphs
         self._lifecycle = Lifecycle(emit) if "lifecycle" in request.modes else None
         self._metadata: tuple[Any, Any] = (None, None)
+        self._shown = request.shown
+        self._steps = request.steps
+        self._stepped = False
         self.nested = request.subgraphs or self._lifecycle is not None
-        self.streamed = _streamed(request.modes)
+        self.streamed = _streamed(request)
         self.values: tuple[Any, Any] | None = None
         self.interrupts: list[Any] | None = None
         self.checkpoint: dict[str, Any] | None = None
@@ -137,6 +146,8 @@ class _Watch:
     def see(self, ns: tuple[str, ...], mode: str, data: Any) -> None:
         """Take one chunk: emit it if it was asked for, and remember it if it is the root's."""
         shown = _UNSEEN
+        if self._steps and not ns:
+            self._mark(mode, data)
         if mode in self._modes and (self._subgraphs or not ns):
             shown = self._message(data) if mode == "messages" else convert(mode, data)
             self._emit(mode, ns, shown)
@@ -154,12 +165,22 @@ class _Watch:
             root = root or event["run_id"]
             if event["event"] == "on_chain_stream" and event["run_id"] == root:
                 yield event["data"]["chunk"]
-            self._emit("events", _ROOT, Fragment(dumps(event)))
+            told = event if self._shown is None else self._shown(event)
+            if told is not None:
+                self._emit("events", _ROOT, Fragment(dumps(told)))
 
     def end(self, error: BaseException | None = None) -> None:
         """Close what is open when the graph is over."""
         if self._lifecycle is not None:
             self._lifecycle.end(error)
+
+    def _mark(self, mode: str, data: Any) -> None:
+        """Tell of a step that begins after another one has told its values."""
+        if mode == "values":
+            self._stepped = True
+        elif mode == "tasks" and self._stepped and "result" not in data:
+            self._stepped = False
+            self._emit(STEP, _ROOT, None)
 
     def _message(self, data: Any) -> Fragment:
         """Write a message with its metadata, which is the same for all the tokens of a call."""
@@ -182,10 +203,10 @@ class _Watch:
             self.checkpoint = checkpoint_of(data["config"])
 
 
-def _streamed(modes: frozenset[str]) -> list[str]:
+def _streamed(request: GraphRequest) -> list[str]:
     """Name the modes to stream: values tell the outcome, and only updates tell of every wait."""
-    extra = (modes & MODES) - {"values", "updates"}
-    if "lifecycle" in modes:
+    extra = (request.modes & MODES) - {"values", "updates"}
+    if "lifecycle" in request.modes or request.steps:
         extra |= {"tasks"}
     return ["values", "updates", *sorted(extra)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -45,6 +45,8 @@ class GraphRequest:
     strict_resume: bool = False
     resume_from_checkpoint: bool = False
     callbacks: Sequence[Any] = ()
+    steps: bool = False  # tell by an event `step` when another one begins
+    shown: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None  # of `events`
 
     @property
     def continues(self) -> bool:

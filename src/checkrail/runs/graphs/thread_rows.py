@@ -74,12 +74,14 @@ async def copy_thread(saver: Any, source: str, target: str) -> None:
             )
 
 
-async def delete_thread(saver: Any, thread_id: str) -> None:
-    """Delete all that is kept of a thread."""
+async def delete_thread(saver: Any, *thread_ids: str) -> None:
+    """Delete all that is kept of a thread, or of several at once."""
+    kept = [kept for each in thread_ids for kept in (each, _of(each)["held"])]
+    asked = {f"kept{number}": each for number, each in enumerate(kept)}
+    names = ", ".join(f":{name}" for name in asked)
     async with _transaction(saver) as (execute, tables):
         for table in tables.names:
-            asked = f"DELETE FROM {table} WHERE thread_id IN (:thread, :held)"
-            await execute(asked, _of(thread_id))
+            await execute(f"DELETE FROM {table} WHERE thread_id IN ({names})", asked)
 
 
 async def latest_of_run(saver: Any, thread_id: str, run_id: str) -> dict[str, str] | None:

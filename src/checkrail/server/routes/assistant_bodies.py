@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from checkrail.server.documents import PROBLEMS, Answers
-from checkrail.server.routes.fields import (
+from checkrail.server.fields import (
     JsonObject,
     Limit,
     Metadata,

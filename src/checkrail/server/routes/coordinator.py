@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 import orjson
@@ -15,7 +15,7 @@ from checkrail.runs.errors import NotFoundError
 from checkrail.server.answers import Json
 from checkrail.server.documents import PROBLEMS, RUNS, STREAM, Answers, Run
 from checkrail.server.finding import after_of, find_run, may_touch
-from checkrail.server.routes.runs import Action, LastEvent, Limit, cancelled
+from checkrail.server.routes.runs import Action, LastEvent, Limit, Status, cancelled
 from checkrail.server.services import Services, services_of
 from checkrail.server.shapes import run_json, when
 from checkrail.server.streaming import EventStream
@@ -28,7 +28,6 @@ from checkrail.store.rows import Row
 router = APIRouter(tags=["coordinator"])
 
 Served = Annotated[Services, Depends(services_of)]
-Status = Literal["pending", "running", "success", "error", "timeout", "interrupted"]
 Name = Annotated[str | None, Query(max_length=255, pattern=r"^[^\x00]*$")]
 After = Annotated[int, Query(ge=0, lt=2**63)]
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from checkrail.server.bodies import RunOptions
 from checkrail.server.documents import PROBLEMS, Answers
-from checkrail.server.routes.fields import (
+from checkrail.server.fields import (
     Limit,
     Offset,
     Searched,

@@ -36,6 +36,7 @@ Served = Annotated[Services, Depends(services_of)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", max_length=255)]
 LastEvent = Annotated[str | None, Header(alias="Last-Event-ID")]
 Action = Annotated[Literal["interrupt", "rollback"], Query()]
+Status = Literal["pending", "running", "success", "error", "timeout", "interrupted"]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10**9)]
 
@@ -219,7 +220,7 @@ async def list_runs(
     thread_id: UUID,
     limit: Limit = 10,
     offset: Offset = 0,
-    status: Annotated[str | None, Query()] = None,
+    status: Annotated[Status | None, Query()] = None,
     select: Annotated[list[str] | None, Query()] = None,
 ) -> Response:
     """List the runs of a thread, the newest first."""

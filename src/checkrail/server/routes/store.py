@@ -11,7 +11,7 @@ from starlette.responses import Response
 from checkrail.runs.errors import InvalidError
 from checkrail.server.answers import Json
 from checkrail.server.auth import Forbidden
-from checkrail.server.routes.fields import Text
+from checkrail.server.fields import Text
 from checkrail.server.routes.store_bodies import (
     GONE,
     ITEM,

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from checkrail.server.documents import PROBLEMS, Answers
-from checkrail.server.routes.fields import JsonObject, Limit, Offset, Text, plain_json
+from checkrail.server.fields import JsonObject, Limit, Offset, Text, plain_json
 
 _OPERATORS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
 _FILTER_KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", re.ASCII)

@@ -11,16 +11,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from checkrail.server.bodies import Command
 from checkrail.server.documents import PROBLEMS, Answers
-from checkrail.server.routes.fields import Limit, Metadata, Offset, SortOrder, Text, plain_json
-from checkrail.store.rows import searchable
+from checkrail.server.fields import Limit, Metadata, Offset, Searched, SortOrder, Text, plain_json
 
 Status = Literal["idle", "busy", "interrupted", "error"]
 SortBy = Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"]
 Strategy = Literal["delete", "keep_latest"]
 Minutes = Annotated[float, Field(gt=0, le=100 * 366 * 1440, allow_inf_nan=False)]
-Searched = Annotated[dict[str, Any], AfterValidator(plain_json), AfterValidator(searchable)]
-"""JSON that has to be within a thread's own."""
-
 SelectField = Literal[
     "thread_id",
     "created_at",

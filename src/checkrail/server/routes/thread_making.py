@@ -10,7 +10,7 @@ from checkrail.runs.admission import new_thread
 from checkrail.runs.errors import InvalidError
 from checkrail.runs.graphs import state
 from checkrail.runs.graphs.loading import UnknownGraphError
-from checkrail.server.routes.fields import plain_json
+from checkrail.server.fields import plain_json
 from checkrail.server.routes.thread_bodies import Superstep, Ttl
 from checkrail.server.routes.thread_graphs import graph_of, opened, refreshed, writing
 from checkrail.server.routes.thread_removal import remove_thread
@@ -88,7 +88,8 @@ async def copied_metadata(served: Services, source: Row) -> dict[str, Any]:
     """Give the metadata of a copy, which has no run that would tell its graph."""
     named = await graph_of(served, source)
     told = {} if named is None else {"graph_id": named.name, "assistant_id": named.assistant_id}
-    return {key: value for key, value in told.items() if value is not None} | source["metadata"]
+    known = {key: value for key, value in told.items() if value is not None}
+    return {**known, **source["metadata"]}
 
 
 def copy_of(

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
 from checkrail.runs.graphs import state
 from checkrail.server.answers import Json
-from checkrail.server.routes.fields import Text
+from checkrail.server.fields import Text
 from checkrail.server.routes.thread_access import found
 from checkrail.server.routes.thread_bodies import (
     STATE,

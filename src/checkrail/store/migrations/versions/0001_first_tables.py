@@ -71,6 +71,7 @@ def _threads() -> None:
     if op.get_bind().dialect.name == "postgresql":
         op.create_index("threads_by_metadata", "threads", ["metadata"], postgresql_using="gin")
     op.create_index("threads_by_owner", "threads", ["owner", "created_at"])
+    op.create_index("threads_by_owner_update", "threads", ["owner", "updated_at"])
     op.create_index("threads_by_status", "threads", ["status", "updated_at"])
     op.create_index("threads_by_update", "threads", ["updated_at", "thread_id"])
     where = sa.text("expires_at IS NOT NULL")
@@ -128,6 +129,14 @@ def _runs() -> None:
     op.create_index("runs_held", "runs", ["worker_id"], sqlite_where=where, postgresql_where=where)
     where = sa.text("ended_at IS NULL")
     op.create_index("runs_live", "runs", ["seq"], sqlite_where=where, postgresql_where=where)
+    where = sa.text("ended_at IS NULL")
+    op.create_index(
+        "runs_live_of_thread",
+        "runs",
+        ["thread_id", "seq"],
+        sqlite_where=where,
+        postgresql_where=where,
+    )
     op.create_index("runs_of_assistant", "runs", ["assistant_id", "seq"])
     op.create_index("runs_of_owner", "runs", ["owner", "seq"])
     op.create_index("runs_of_thread", "runs", ["thread_id", "seq"])

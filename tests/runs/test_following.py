@@ -1,0 +1,210 @@
+"""The event log: what is told at once, what is kept, and what one who comes back reads again."""
+
+import asyncio
+
+import pytest
+from langgraph.config import get_stream_writer
+
+from checkrail.runs import live as lives
+from checkrail.runs.live import Limits, LiveRun
+from checkrail.store import events
+
+from .support import Gate, chain, fail, say, until
+
+
+def pour(state):
+    write = get_stream_writer()
+    for number in range(int(state["text"])):
+        write({"n": number})
+    return {"said": ["poured"]}
+
+
+def plain(found):
+    return [(event.seq, event.event, event.ns, event.data) for event in found]
+
+
+async def test_a_run_begins_with_metadata_and_ends_with_end(world):
+    served = await world.open({"say": chain(say)})
+    row = await served.run("say", {"text": "x"}, await served.thread())
+    found = await served.events(row)
+    assert [event.seq for event in found] == [1, 2, 3, 4]
+    assert [event.event for event in found] == ["metadata", "values", "values", "end"]
+    assert found[0].data == {"run_id": row["run_id"], "attempt": 1}
+    assert found[-1].data == {"status": "success", "phase": "success"}
+    assert (await served.row(row))["last_seq"] == 4
+
+
+async def test_one_who_follows_from_the_start_sees_the_same_as_one_who_comes_later(world):
+    gate = Gate()
+    served = await world.open({"slow": gate.graph(say)})
+    row = await served.admit("slow", {"text": "x"}, await served.thread())
+    followers = [asyncio.create_task(served.followed(row)) for _ in range(5)]
+    await gate.entered.wait()
+    late = asyncio.create_task(served.followed(row))
+    gate.open.set()
+    seen = [plain(each) for each in await asyncio.gather(*followers, late)]
+    kept = plain(await served.events(row))
+    assert seen == [kept] * 6
+
+
+async def test_from_every_number_on_a_replay_gives_exactly_the_rest(world):
+    served = await world.open({"pour": chain(pour)})
+    row = await served.run(
+        "pour", {"text": "40"}, await served.thread(), modes=("values", "custom")
+    )
+    kept = plain(await served.events(row))
+    assert [seq for seq, *_ in kept] == [*range(1, len(kept) + 1)]
+    for seq in range(len(kept) + 1):
+        assert plain(await served.followed(row, seq)) == kept[seq:]
+
+
+async def test_a_run_under_way_is_joined_from_every_number_without_loss(world):
+    gate = Gate()
+    served = await world.open({"slow": chain(pour, gate.pass_through)})
+    row = await served.admit("slow", {"text": "20"}, await served.thread(), modes=("custom",))
+    await gate.entered.wait()
+    followers = [asyncio.create_task(served.followed(row, after)) for after in range(20)]
+    await asyncio.sleep(0.05)
+    gate.open.set()
+    for after, each in enumerate(await asyncio.gather(*followers)):
+        assert [event.seq for event in each] == [*range(after + 1, each[-1].seq + 1)]
+
+
+async def test_a_reader_that_lags_behind_goes_on_from_the_table_and_misses_nothing(world):
+    gate = Gate()
+    served = await world.open({"slow": chain(pour, gate.pass_through)})
+    row = await served.admit("slow", {"text": "12000"}, await served.thread(), modes=("custom",))
+    source = served.service.follow(row["run_id"])
+    seen = [event.seq for event in await anext(source)]
+    await gate.entered.wait()
+    [tap] = served.parts.live[row["run_id"]].taps
+    assert tap.lagging
+    gate.open.set()
+    async with asyncio.timeout(20):
+        seen += [event.seq async for batch in source for event in batch]
+    assert seen == [*range(1, 12_003)]
+
+
+async def test_events_are_in_the_table_soon_and_in_few_rows(world):
+    gate = Gate()
+    served = await world.open({"slow": chain(pour, gate.pass_through)})
+    row = await served.admit("slow", {"text": "500"}, modes=("custom",))
+    await gate.entered.wait()
+
+    async def kept():
+        return len(await served.events(row)) == 501
+
+    await until(kept)
+    rows = await served.read(
+        lambda reads: reads.execute(
+            events.select(events.events.c.first_seq).where(events.events.c.run_id == row["run_id"])
+        ).all()
+    )
+    assert len(rows) < 100
+    gate.open.set()
+    await served.over(row)
+
+
+@pytest.mark.parametrize("limits", [Limits(events=50), Limits(bytes=1000)], ids=["events", "bytes"])
+async def test_a_run_that_tells_too_much_ends_as_an_error_and_keeps_what_it_told(world, limits):
+    served = await world.open({"pour": chain(pour)}, limits=limits)
+    thread = await served.thread()
+    row = await served.run("pour", {"text": "500"}, thread, modes=("custom",))
+    assert (row["status"], row["error_type"]) == ("error", "event_limit")
+    assert "limits.events_per_run" in row["error"]
+    found = await served.events(row)
+    assert [event.event for event in found[-2:]] == ["error", "end"]
+    assert len(found) > 10
+    assert (await served.thread_row(thread))["status"] == "error"
+
+
+async def test_fifty_thousand_events_are_all_kept_in_order(lite_world):
+    served = await lite_world.open({"pour": chain(pour)})
+    row = await served.admit("pour", {"text": "50000"}, modes=("custom",))
+    seen = [event.data["n"] for event in await served.followed(row) if event.event == "custom"]
+    assert seen == [*range(50_000)]
+    assert len(await served.events(row)) == 50_002
+
+
+async def test_a_run_that_fails_keeps_what_it_told_before(world):
+    served = await world.open({"fail": chain(pour, fail)})
+    row = await served.run("fail", {"text": "30"}, modes=("custom",))
+    names = [event.event for event in await served.events(row)]
+    assert names == ["metadata", *["custom"] * 30, "error", "end"]
+
+
+async def test_one_who_waits_for_a_run_that_is_over_gets_it_at_once(world):
+    served = await world.open({"say": chain(say)})
+    row = await served.run("say", {"text": "x"})
+    again = await served.over(row)
+    assert (again["status"], again["output"]) == ("success", row["output"])
+
+
+async def test_a_run_on_one_server_is_followed_through_another(postgres_world):
+    gate = Gate()
+    first = await postgres_world.open({"slow": chain(pour, gate.pass_through)})
+    second = await postgres_world.open({}, capacity=0)
+    row = await first.admit("slow", {"text": "100"}, modes=("custom", "values"))
+    follower = asyncio.create_task(second.followed(row))
+    waiter = asyncio.create_task(second.over(row))
+    await gate.entered.wait()
+    gate.open.set()
+    assert plain(await follower) == plain(await first.events(row))
+    assert (await waiter)["status"] == "success"
+
+
+async def test_one_who_leaves_is_not_kept_in_mind(world):
+    gate = Gate()
+    served = await world.open({"slow": gate.graph()})
+    row = await served.admit("slow", {"text": "x"})
+    await gate.entered.wait()
+    live = served.parts.live[row["run_id"]]
+    source = served.service.follow(row["run_id"])
+    await anext(source)
+    assert len(live.taps) == 1
+    await source.aclose()
+
+    async def left():
+        return not live.taps and not served.parts.hub.has(("run", row["run_id"]))
+
+    await until(left)
+    gate.open.set()
+    await served.over(row)
+
+
+async def test_events_that_could_not_be_written_are_written_later(world, monkeypatch, caplog):
+    gate = Gate()
+    served = await world.open({"slow": gate.graph(say)})
+    real, failures = events.add, []
+
+    def broken(tx, rows):
+        if len(failures) < 2:
+            failures.append(rows)
+            raise OSError("disk full")
+        real(tx, rows)
+
+    monkeypatch.setattr(events, "add", broken)
+    row = await served.admit("slow", {"text": "x"})
+
+    async def kept():
+        return len(await served.events(row)) == 3
+
+    await until(kept)
+    gate.open.set()
+    await served.over(row)
+    assert [event.seq for event in await served.events(row)] == [1, 2, 3, 4, 5]
+    assert "events could not be kept" in caplog.text
+
+
+async def test_a_later_attempt_numbers_far_behind_what_the_first_may_have_told():
+    row = {"run_id": "r", "thread_id": "t", "attempt": 2, "last_seq": 7}
+    live = LiveRun(row, Limits(), lambda _: None, lambda: True)
+    live.emit("values")
+    assert live.pending[0].seq == 7 + lives.ATTEMPT_GAP + 1
+
+
+async def test_a_run_whose_lease_ran_out_tells_nothing_more():
+    row = {"run_id": "r", "thread_id": "t", "attempt": 1, "last_seq": 0}
+    live = LiveRun(row, Limits(), lambda _: None, lambda: False)
+    live.emit("values", (), {"a": 1})
+    assert (live.pending, live.ending) == ([], "lost")
