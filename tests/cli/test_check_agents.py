@@ -16,6 +16,12 @@ TOOLS = """
         yield 1
 """
 
+GRAPH = """
+    from langgraph.graph import StateGraph
+
+    graph = StateGraph(dict).add_node("only", lambda state: state).set_entry_point("only").compile()
+"""
+
 AGENTS = """
     env: { allow: [TOKEN] }
     hooks:
@@ -42,6 +48,7 @@ AGENTS = """
 def file(write, monkeypatch):
     monkeypatch.setenv("TOKEN", "very-secret-token")
     write("tools.py", TOOLS)
+    write("support.py", GRAPH)
     return write("checkrail.yaml", AGENTS)
 
 

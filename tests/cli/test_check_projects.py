@@ -8,11 +8,27 @@ PROJECT = """{
   "dockerfile_lines": ["RUN true"]
 }
 """
+GRAPH = """
+    from langgraph.graph import StateGraph
+
+    graph = StateGraph(dict).add_node("only", lambda state: state).set_entry_point("only").compile()
+"""
+RAW = """
+    import openai
+    from langgraph.graph import StateGraph
+
+    client = openai.OpenAI(api_key="none")
+
+    def ask(state):
+        return client.models.list()
+
+    graph = StateGraph(dict).add_node("ask", ask).set_entry_point("ask").compile()
+"""
 LEFT = "python_version, http.mount_prefix, dockerfile_lines"
 
 
 def test_a_project_of_another_server_says_which_keys_are_left_alone(checkrail, write):
-    write("agent.py", "raise RuntimeError('nobody imports a graph to check a file')\n")
+    write("agent.py", GRAPH)
     write("langgraph.json", PROJECT)
     done = checkrail("check", "langgraph.json")
     assert done.code == 0
@@ -24,6 +40,7 @@ def test_a_project_of_another_server_says_which_keys_are_left_alone(checkrail, w
 
 
 def test_machines_are_told_the_same(invoke, write):
+    write("agent.py", GRAPH)
     write("langgraph.json", PROJECT)
     told = invoke("check", "langgraph.json", "--json").data
     (warning,) = told["warnings"]
@@ -47,3 +64,28 @@ def test_no_secret_of_a_server_is_shown(invoke, write, monkeypatch):
         assert done.code == 1
         assert "hunter2" not in done.out + done.err
         assert secret not in done.out + done.err
+
+
+def test_what_a_graph_asks_by_itself_is_out_of_the_hooks_reach(invoke, write):
+    write("agent.py", RAW)
+    write("checkrail.yaml", "agents: { asker: ./agent.py:graph }")
+    done = invoke("check", "checkrail.yaml")
+    assert done.code == 0
+    (line,) = done.err.splitlines()
+    assert "'asker'" in line
+    assert "out of the hooks' reach: node 'ask'" in line
+
+
+def test_a_graph_that_is_not_there_is_told(invoke, write):
+    write("checkrail.yaml", "agents: { asker: ./nowhere.py:graph }")
+    done = invoke("check", "checkrail.yaml")
+    assert done.code == 0
+    assert "nowhere.py" in done.err
+    assert "the server will not start so" in done.err
+
+
+def test_a_graph_that_cannot_be_imported_is_told(invoke, write):
+    write("agent.py", "raise RuntimeError('out of order')")
+    write("checkrail.yaml", "agents: { asker: ./agent.py:graph }")
+    done = invoke("check", "checkrail.yaml")
+    assert "out of order" in done.err

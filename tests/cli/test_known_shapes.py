@@ -21,6 +21,12 @@ RUN_HOOKS = """
         pass
 """
 
+GRAPH = """
+    from langgraph.graph import StateGraph
+
+    graph = StateGraph(dict).add_node("only", lambda state: state).set_entry_point("only").compile()
+"""
+
 AEGRA = """{
   "graphs": { "agent": "./agent.py:graph" },
   "hooks": {
@@ -92,6 +98,7 @@ BLUEPRINT = """{
 
 def test_an_object_by_its_path_with_a_timeout(checkrail, write):
     write("hooks.py", RUN_HOOKS)
+    write("agent.py", GRAPH)
     write("aegra.json", AEGRA)
     done = checkrail("check", "aegra.json")
     assert (done.code, done.err) == (0, "")

@@ -69,7 +69,7 @@ def allowed(**more):
 
 
 async def test_a_webhook_is_sent_when_the_run_is_over_and_signed(world, receiver):
-    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     served = await world.open({"say": chain(say)}, **allowed(webhook_secret=secret))
     row = await served.run("say", {"text": "x"}, webhook=receiver.url, metadata={"k": "v"})
     [owed] = await served.settled(row)

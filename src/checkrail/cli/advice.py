@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from checkrail.cli.graph_advice import graph_advice
 from checkrail.config.problems import Problem
 from checkrail.engine.errors import suggestion
 from checkrail.engine.matchers import compiled
@@ -24,7 +25,15 @@ def advice(loaded: Loaded) -> tuple[Problem, ...]:
     known = _tools(loaded)
     specs = (*loaded.specs, *(spec for agent in agents for spec in agent.hooks))
     of_hooks = (problem for spec in specs for problem in _of_hook(spec, known))
-    return (*of_hooks, *(problem for agent in agents for problem in _of_agent(agent)))
+    of_agents = (problem for agent in agents for problem in _of_agent(agent))
+    return (*of_hooks, *of_agents, *_of_graphs(loaded))
+
+
+def _of_graphs(loaded: Loaded) -> Iterator[Problem]:
+    for agent in loaded.agents.values():
+        if agent.kind == "graph" and agent.path:
+            for found, hint in graph_advice(loaded, agent):
+                yield _problem(agent, found, hint)
 
 
 def _of_hook(spec: HookSpec, known: list[str]) -> Iterator[Problem]:

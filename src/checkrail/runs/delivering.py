@@ -95,6 +95,8 @@ class Deliverer:
         await self._parts.database.write(
             lambda tx: deliveries.settle(tx, row["delivery_id"], worker, **changed)
         )
+        if changed["status"] == "owed":
+            self._bell.ring()  # it may be due before anything else is
 
     async def _hooks(self, row: Row) -> None:
         """Tell the finish hooks: a hook that raises or is late is recorded, and that was it."""

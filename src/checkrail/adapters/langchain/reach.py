@@ -20,7 +20,7 @@ RAW = frozenset(
 )
 """Packages that ask a model themselves."""
 
-OWNERS = ("langchain", "langgraph", "pydantic", "checkrail")
+OWNERS = ("langchain", "langgraph", "pydantic")
 """Packages of whose functions only what they were given is of interest."""
 
 PUBLIC = ("invoke", "ainvoke", "generate", "agenerate", "stream", "astream")
@@ -82,7 +82,8 @@ def _raw(thing: Any) -> str | None:
 
 def _is_owned(module: str) -> bool:
     root = module.partition(".")[0]
-    return root.startswith(OWNERS) or root in sys.stdlib_module_names
+    ours = root == "checkrail"  # a project's file may be called checkrail_file_…
+    return ours or root.startswith(OWNERS) or root in sys.stdlib_module_names
 
 
 def _inside(thing: Any) -> Iterator[Any]:

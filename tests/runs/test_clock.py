@@ -1,0 +1,228 @@
+"""What comes by the clock: crons, scheduled runs, and the end of what is too old."""
+
+import time
+
+import pytest
+from sqlalchemy import update
+
+from checkrail.engine.outcomes import RejectRun
+from checkrail.engine.records import uuid7
+from checkrail.runs.admission import own_assistant
+from checkrail.runs.errors import InvalidError
+from checkrail.runs.requests import Idempotency
+from checkrail.runs.retention import Retention
+from checkrail.runs.schedule import next_time
+from checkrail.store import crons, idempotency, records, runs
+from checkrail.store.tables import runs as table
+
+from .support import Gate, chain, say, until
+
+EVERY_MINUTE = "* * * * *"
+DAY = 86_400.0
+
+
+async def cron(served, agent="say", due=True, **more):
+    """Keep a cron that is due, and tell the clock."""
+    now = time.time()
+    row = {
+        "cron_id": uuid7(),
+        "assistant_id": own_assistant(agent),
+        "thread_id": None,
+        "owner": "ada",
+        "user": {"identity": "ada"},
+        "schedule": EVERY_MINUTE,
+        "timezone": None,
+        "enabled": True,
+        "on_run_completed": "delete",
+        "payload": {"input": {"text": "by the clock"}},
+        "metadata": {},
+        "next_run_at": now - 1 if due else now + 3600,
+        "end_at": None,
+        "last_error": None,
+        "created_at": now,
+        "updated_at": now,
+        **more,
+    }
+
+    def keep(tx):
+        crons.add(tx, row)
+        tx.tell("clock", "")
+
+    await served.write(keep)
+    return row["cron_id"]
+
+
+async def kept(served, cron_id):
+    return await served.read(lambda reads: crons.get(reads, cron_id))
+
+
+async def runs_of(served, cron_id):
+    found = await served.read(lambda reads: runs.search(reads, metadata={"cron_id": cron_id}))
+    return found if found and all(row["ended_at"] for row in found) else None
+
+
+async def test_a_cron_that_is_due_runs_as_its_owner_and_is_set_to_its_next_time(world):
+    served = await world.open({"say": chain(say)})
+    cron_id = await cron(served)
+    [row] = await until(lambda: runs_of(served, cron_id))
+    assert (row["status"], row["origin"], row["owner"]) == ("success", "cron", "ada")
+    assert row["input"] == {"text": "by the clock"}
+    after = await kept(served, cron_id)
+    assert time.time() - 1 < after["next_run_at"] <= time.time() + 60
+    assert after["last_error"] is None
+
+
+async def test_a_cron_that_is_off_or_not_due_does_not_run(world):
+    served = await world.open({"say": chain(say)})
+    waiting = [await cron(served, due=False), await cron(served, enabled=False)]
+    due = await cron(served)
+    await until(lambda: runs_of(served, due))
+    for cron_id in waiting:
+        assert await runs_of(served, cron_id) is None
+
+
+async def test_a_cron_whose_time_is_over_runs_no_more(world):
+    served = await world.open({"say": chain(say)})
+    over = await cron(served, end_at=time.time() - 10)
+    last = await cron(served, end_at=time.time() + 0.5)
+    await until(lambda: runs_of(served, last))
+    assert (await kept(served, over))["next_run_at"] is None
+    assert (await kept(served, last))["next_run_at"] is None
+    assert await runs_of(served, over) is None
+
+
+async def test_a_refusal_is_the_crons_last_error_and_is_forgotten_when_it_runs_again(world):
+    refuse = [True]
+
+    async def gate(event):
+        if refuse:
+            raise RejectRun("Active subscription required", 402)
+
+    served = await world.open({"say": chain(say)}, (gate, "before_run"))
+    cron_id = await cron(served)
+
+    async def failed():
+        return (await kept(served, cron_id))["last_error"]
+
+    assert await until(failed) == "402: Active subscription required"
+    [row] = await runs_of(served, cron_id)
+    assert (row["phase"], row["block_reason"]) == ("refused", "Active subscription required")
+    refuse.clear()
+
+    def due(tx):
+        crons.change(tx, cron_id, next_run_at=time.time())
+        tx.tell("clock", "")
+
+    await served.write(due)
+
+    async def mended():
+        return (await kept(served, cron_id))["last_error"] is None
+
+    await until(mended)
+
+
+async def test_a_cron_on_a_thread_that_is_gone_says_so(world):
+    served = await world.open({"say": chain(say)})
+    cron_id = await cron(served, thread_id="5d1e4c3a-7f0d-4f0e-9c57-3a4f0c6d2b11")
+
+    async def failed():
+        return (await kept(served, cron_id))["last_error"]
+
+    assert (await until(failed)).startswith("404: there is no thread")
+
+
+async def test_one_cron_that_cannot_be_read_does_not_hold_up_the_others(world, caplog):
+    served = await world.open({"say": chain(say)})
+    broken = await cron(served, payload={"input": {}, "config": 7, "metadata": 3})
+    good = await cron(served)
+    await until(lambda: runs_of(served, good))
+    assert (await kept(served, broken)) is not None
+
+
+async def test_a_cron_whose_hook_thinks_does_not_hold_up_scheduled_runs(world):
+    gate = Gate()
+
+    async def think(event):
+        if event.metadata["run_metadata"].get("cron_id"):
+            await gate.pass_through({})
+
+    served = await world.open({"say": chain(say)}, (think, "before_run", {"timeout": 30}))
+    slow = await cron(served)
+    await gate.entered.wait()
+    row = await served.admit("say", {"text": "x"}, after_seconds=0.05)
+    assert (await served.over(row))["status"] == "success"
+    gate.open.set()
+    await until(lambda: runs_of(served, slow))
+
+
+def test_a_schedule_is_read_in_its_time_zone():
+    noon = 1_700_049_600  # 2023-11-15 12:00 UTC
+    assert next_time("0 13 * * *", None, noon) == noon + 3600
+    assert next_time("0 13 * * *", "Europe/Berlin", noon) == noon + 24 * 3600
+    assert next_time("0 0 30 2 *", None, noon) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "zone"), [("soon", None), ("* * *", None), ("0 9 * * 1", "Mars/X")]
+)
+def test_what_is_no_schedule_is_refused(schedule, zone):
+    with pytest.raises(InvalidError):
+        next_time(schedule, zone, time.time())
+
+
+async def aged(served, row, seconds):
+    change = update(table).where(table.c.run_id == row["run_id"])
+    when = time.time() - seconds
+    await served.write(lambda tx: tx.execute(change.values(ended_at=when)))
+
+
+async def test_runs_that_are_too_old_go_with_all_that_was_kept_of_them(world):
+    async def look(event):
+        return None
+
+    served = await world.open({"say": chain(say)}, (look, "on_result"), keep_runs=DAY)
+    thread = await served.thread()
+    old, new = [await served.run("say", {"text": "x"}, thread) for _ in range(2)]
+    await served.records(old)
+    await aged(served, old, DAY + 1)
+    await Retention(served.parts).clean()
+    assert (await served.row(old), await served.events(old)) == (None, [])
+    assert await served.records(old) == []
+    assert await served.row(new) is not None
+    assert (await served.state("say", thread))["said"] == ["x", "x"]
+
+
+async def test_without_a_setting_nothing_is_removed(world):
+    served = await world.open({"say": chain(say)})
+    row = await served.run("say", {"text": "x"})
+    await aged(served, row, 3650 * DAY)
+    await Retention(served.parts).clean()
+    assert await served.row(row) is not None
+
+
+async def test_events_may_go_before_their_runs(world):
+    served = await world.open({"say": chain(say)}, keep_events=DAY)
+    row = await served.run("say", {"text": "x"})
+    await aged(served, row, DAY + 1)
+    await Retention(served.parts).clean()
+    assert (await served.events(row), (await served.row(row))["status"]) == ([], "success")
+    assert await served.followed(row) == []
+
+
+async def test_a_run_under_way_is_never_too_old(world):
+    gate = Gate()
+    served = await world.open({"slow": gate.graph()}, keep_runs=0.0, keep_events=0.0)
+    row = await served.admit("slow", {})
+    await gate.entered.wait()
+    await Retention(served.parts).clean()
+    gate.open.set()
+    assert (await served.over(row))["status"] == "success"
+
+
+async def test_old_keys_and_records_are_forgotten(world):
+    served = await world.open({"say": chain(say)}, keep_records=DAY)
+    await served.admit("say", {}, once=Idempotency("key", "/runs", "digest"))
+    then = time.time() + 2 * DAY
+    await served.write(lambda tx: idempotency.forget_before(tx, then))
+    assert await served.read(lambda reads: idempotency.find(reads, "ada", "/runs", "key")) is None
+    assert await served.write(lambda tx: records.forget_before(tx, then)) is not False
