@@ -89,3 +89,16 @@ def test_a_graph_that_cannot_be_imported_is_told(invoke, write):
     write("checkrail.yaml", "agents: { asker: ./agent.py:graph }")
     done = invoke("check", "checkrail.yaml")
     assert "out of order" in done.err
+
+
+def test_a_hook_that_no_graph_fires_is_told(invoke, write):
+    write("agent.py", GRAPH)
+    write(
+        "checkrail.yaml",
+        """
+        agents: { asker: ./agent.py:graph }
+        hooks: { before_final_response: [{ name: late, redact: secrets }] }
+        """,
+    )
+    done = invoke("check", "checkrail.yaml")
+    assert "'late': no graph fires before_final_response" in done.err

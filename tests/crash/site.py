@@ -17,6 +17,8 @@ from tests.server.harness import Database, Served
 
 PATIENCE = 60.0
 
+Row = dict[str, Any]
+
 
 def eventually(look: Callable[[], Any], what: str = "it", patience: float = PATIENCE) -> Any:
     """Wait until something is there, and give it."""
@@ -83,7 +85,7 @@ class Site:
         """Hold again what comes from now on."""
         (self.folder / "go").unlink(missing_ok=True)
 
-    def journal(self, place: str | None = None, run_id: str | None = None) -> list[dict[str, Any]]:
+    def journal(self, place: str | None = None, run_id: str | None = None) -> list[Row]:
         """What graphs and hooks wrote down, in all processes, in order."""
         file = self.folder / "journal"
         lines = file.read_text().splitlines() if file.exists() else []
@@ -99,11 +101,11 @@ class Site:
         told = [line["place"] for line in self.journal(run_id=run_id)]
         return [place for place in told if not place.startswith("after ")]
 
-    def reached(self, place: str, run_id: str) -> list[dict[str, Any]]:
+    def reached(self, place: str, run_id: str) -> list[Row]:
         """Wait until a run has come to a place."""
         return eventually(lambda: self.journal(place, run_id), f"{run_id} at {place}")
 
-    def rows(self, query: str, **given: Any) -> list[dict[str, Any]]:
+    def rows(self, query: str, **given: Any) -> list[Row]:
         """Ask the database itself; parameters are `:named`."""
         with self._connected() as connection:
             return [dict(row) for row in connection.execute(self._said(query), given).fetchall()]
@@ -113,19 +115,19 @@ class Site:
         with self._connected() as connection:
             connection.execute(self._said(query), given)
 
-    def run(self, run_id: str) -> dict[str, Any]:
+    def run(self, run_id: str) -> Row:
         """A run as it is kept."""
         [row] = self.rows("SELECT * FROM runs WHERE run_id = :id", id=run_id)
         return row
 
-    def ended(self, run_id: str) -> dict[str, Any]:
+    def ended(self, run_id: str) -> Row:
         """Wait for the end of a run, looking at the database only."""
         return eventually(
             lambda: (row := self.run(run_id))["ended_at"] is not None and row,
             f"the end of {run_id}",
         )
 
-    def thread(self, run_id: str) -> dict[str, Any]:
+    def thread(self, run_id: str) -> Row:
         """The thread of a run as it is kept."""
         query = "SELECT t.* FROM threads t JOIN runs r USING (thread_id) WHERE r.run_id = :id"
         [row] = self.rows(query, id=run_id)
@@ -137,13 +139,13 @@ class Site:
         batches = [json.loads(bytes(row["payload"])) for row in self.rows(query, id=run_id)]
         return [(seq, event, data) for batch in batches for seq, event, _, data in batch]
 
-    def deliveries(self, run_id: str) -> dict[str, dict[str, Any]]:
+    def deliveries(self, run_id: str) -> dict[str, Row]:
         """What was owed for a run, by kind."""
         found = self.rows("SELECT * FROM deliveries WHERE run_id = :id", id=run_id)
         assert len({row["kind"] for row in found}) == len(found), "something is owed twice"
         return {row["kind"]: row for row in found}
 
-    def records(self, run_id: str) -> list[dict[str, Any]]:
+    def records(self, run_id: str) -> list[Row]:
         """The hook records of a run, in order."""
         query = "SELECT record FROM hook_records WHERE run_id = :id ORDER BY seq"
         return [json.loads(row["record"]) for row in self.rows(query, id=run_id)]

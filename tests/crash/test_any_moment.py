@@ -10,7 +10,7 @@ import pytest
 
 from .books import check, settled
 from .conftest import DATABASES
-from .site import Site, new_thread, post
+from .site import Row, Site, new_thread, post
 
 KILLS = 5
 THREADS = 4
@@ -37,7 +37,7 @@ class Traffic:
 
     def _ask(self) -> None:
         body = {"assistant_id": "steps", "input": {"do": {}}}
-        while not self._over.wait(0.02):
+        while not self._over.wait(0.05):
             server = self._chance.choice(self.site.servers)
             thread = self._chance.choice([*self.threads, None])
             path = f"/threads/{thread}/runs" if thread else "/runs"
@@ -47,7 +47,7 @@ class Traffic:
                 time.sleep(0.1)  # it is down
 
 
-def all_over(site: Site, traffic: Traffic) -> list[dict]:
+def all_over(site: Site, traffic: Traffic) -> list[Row]:
     """Wait until all that was admitted has ended, and see that it did so once."""
     settled(site)
     check(site)
@@ -58,7 +58,7 @@ def all_over(site: Site, traffic: Traffic) -> list[dict]:
     return found
 
 
-def _check_states(site: Site, found: list[dict]) -> None:
+def _check_states(site: Site, found: list[Row]) -> None:
     """See that each thread has the steps of each of its runs once, however often they were cut."""
     for thread in site.rows("SELECT * FROM threads"):
         mine = [row for row in found if row["thread_id"] == thread["thread_id"]]

@@ -26,7 +26,7 @@ def advice(loaded: Loaded) -> tuple[Problem, ...]:
     specs = (*loaded.specs, *(spec for agent in agents for spec in agent.hooks))
     of_hooks = (problem for spec in specs for problem in _of_hook(spec, known))
     of_agents = (problem for agent in agents for problem in _of_agent(agent))
-    return (*of_hooks, *of_agents, *_of_graphs(loaded))
+    return (*of_hooks, *of_agents, *_of_graphs(loaded), *_of_graphs_alone(loaded))
 
 
 def _of_graphs(loaded: Loaded) -> Iterator[Problem]:
@@ -46,6 +46,20 @@ def _of_hook(spec: HookSpec, known: list[str]) -> Iterator[Problem]:
     if spec.redacts and HookPoint.BEFORE_FINAL_RESPONSE in points and known:
         hint = "at after_llm_call it sees every answer"
         yield _problem(spec, "it does not see the text beside tool calls, which is kept too", hint)
+
+
+UNFIRED = {HookPoint.BEFORE_FINAL_RESPONSE, HookPoint.QUERY_END}
+"""Points of Checkrail's own loop, which a graph does not come by."""
+
+
+def _of_graphs_alone(loaded: Loaded) -> Iterator[Problem]:
+    """Tell of hooks that no agent of the file will ever fire."""
+    kinds = {agent.kind for agent in loaded.agents.values()}
+    for spec in loaded.specs if kinds == {"graph"} else ():
+        points = {place.point for place in spec.places}
+        if points and points <= UNFIRED:
+            at = ", ".join(sorted(map(str, points)))
+            yield _problem(spec, f"no graph fires {at}", "use after_llm_call or on_result")
 
 
 def _problem(of: HookSpec | AgentConfig, found: str, hint: str) -> Problem:

@@ -28,7 +28,7 @@ INTERRUPTED = 130
 def command() -> None:
     """See, follow and cancel the runs of a server.
 
-    RUN is the id of a run, or the beginning of one of the newest. Which runs there are depends on
+    RUN is the id of a run, its beginning, or `last` for the newest. Which runs there are depends on
     the API key; without auth, the server on this machine shows them all.
     """
 
@@ -160,6 +160,8 @@ def _id_of(it: Remote, run: str) -> str:
         pass
     beginning = run.strip().lower()
     newest = [each["run_id"] for each in it.get("/runs", limit=NEWEST)]
+    if run == "last" and newest:
+        return str(newest[0])
     found = [run_id for run_id in newest if beginning and run_id.startswith(beginning)]
     if not found:
         told = f"none of the newest {NEWEST} runs begins with {shown(run)!r}"

@@ -34,9 +34,18 @@ class Clock:
         self._admission = admission
         self._bell = Bell(parts.hub, ("clock", ""))
         self._retention = Retention(parts)
+        self._starting: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
         """Do what is due, until cancelled."""
+        try:
+            await self._serve()
+        finally:
+            for task in self._starting:
+                task.cancel()
+            await asyncio.gather(*self._starting, return_exceptions=True)
+
+    async def _serve(self) -> None:
         chores: list[tuple[float, Callable[[], Awaitable[object]]]] = [
             (self._parts.settings.beat, self._recover),
             (_MINUTE, self._retention.clean),
@@ -77,8 +86,12 @@ class Clock:
         await self._parts.database.write(_let_in)
 
     async def _crons(self) -> None:
+        """Start what is due; nothing waits for what hooks have to say to it."""
         for row in await self._parts.database.write(_due_crons):
-            await self._safely(partial(self._start, row))
+            starting = self._safely(partial(self._start, row))
+            task = asyncio.get_running_loop().create_task(starting)
+            self._starting.add(task)
+            task.add_done_callback(self._starting.discard)
 
     async def _start(self, row: Row) -> None:
         """Ask for a cron's run as its owner would; what is refused is the cron's last error."""

@@ -197,7 +197,13 @@ class Finisher:
             _wind_up(tx, row, outcome, debts, kept)
             return True
 
-        if not await parts.database.write(end):
+        ended = False
+        try:
+            ended = await parts.database.write(end)
+        finally:
+            if not ended:  # the hooks were called all the same
+                parts.log.keep_all(told)
+        if not ended:
             return None
         live.tell(closing)
         live.ended.set_result(row | _ended(outcome, closing[-1].seq) | {"output": outcome.output})

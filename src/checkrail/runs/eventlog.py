@@ -39,6 +39,11 @@ class EventLog:
         self._records.append(record)
         self._soon()
 
+    def keep_all(self, kept: list[dict[str, Any]]) -> None:
+        """Keep hook records that were taken for a write that failed."""
+        self._records = kept + self._records
+        self._soon()
+
     def _soon(self) -> None:
         if self._timer is None and self._flushing is None:
             self._timer = asyncio.get_running_loop().call_later(_EVERY, self._begin)

@@ -17,7 +17,7 @@ from checkrail.runs.graphs.execution import INTERRUPT, GraphOutcome, execute
 from checkrail.runs.graphs.requests import GraphRequest
 from checkrail.runs.holding import Emit, Held, rules_on_result
 from checkrail.runs.live import LiveRun
-from checkrail.runs.outcome import Outcome, ThreadStatus
+from checkrail.runs.outcome import Outcome
 from checkrail.runs.parts import Parts, user_of
 from checkrail.runs.withholding import withheld
 
@@ -182,16 +182,16 @@ class GraphRun:
         ) as graph:
             told = await state.get_state(graph, live.thread_id)
         interrupts = {task["id"]: task["interrupts"] for task in told["tasks"]}
-        waits: ThreadStatus | None = None
         if told["next"] and ended.phase == "cancelled":
-            waits = "interrupted"
+            ended = dataclasses.replace(ended, thread_status="interrupted")
+        if rules_on_result(self._scope):  # nobody has ruled on what is there now
+            return self._with_usage(ended)
         return self._with_usage(
             dataclasses.replace(
                 ended,
                 values=told["values"],
                 output=ended.output if ended.output is not None else told["values"],
                 interrupts={key: many for key, many in interrupts.items() if many},
-                thread_status=waits or ended.thread_status,
                 keeps_values=False,
             )
         )

@@ -20,13 +20,22 @@ async def test_a_cancelled_run_ends_as_interrupted(client, thread, busy):
     assert await client.runs.cancel(thread, busy["run_id"]) is None
     run = await over(client, busy)
     assert run["status"] == "interrupted"
-    assert (await client.threads.get(thread))["status"] == "idle"
 
 
 async def test_cancelling_can_wait_for_the_end(client, thread, busy):
     await client.runs.cancel(thread, busy["run_id"], wait=True)
     assert (await client.runs.get(thread, busy["run_id"]))["status"] == "interrupted"
-    assert (await client.threads.get(thread))["status"] == "idle"
+
+
+async def test_a_thread_says_whether_a_cancelled_run_left_work_to_do(client, thread):
+    run = await client.runs.create(thread, "slow", input={"seconds": 120})
+
+    async def begun():
+        return (await client.threads.get_state(thread))["next"] == ["lap"]
+
+    await eventually(begun, "the first step")
+    await client.runs.cancel(thread, run["run_id"], wait=True)
+    assert (await client.threads.get(thread))["status"] == "interrupted"
 
 
 async def test_what_was_done_before_is_kept(client, thread):

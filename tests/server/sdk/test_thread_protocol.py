@@ -28,13 +28,11 @@ async def test_values_can_be_awaited(opened):
 async def test_messages_are_told_word_by_word(opened):
     async with opened("chat") as thread:
         await thread.run.start(input=said("hello there"))
-        words = []
-        async for message in thread.messages:
-            words.append([word async for word in message.text])
-            whole = await message
-        output = await thread.output
-    assert ["".join(each) for each in words] == ["You said: hello there"]
-    assert len(words[0]) > 1
+        (message,) = [message async for message in thread.messages]
+        words = [word async for word in message.text]
+        whole, output = await message, await thread.output
+    assert "".join(words) == "You said: hello there"
+    assert len(words) > 1
     assert whole.text == "You said: hello there"
     assert whole.usage_metadata["output_tokens"] == 4
     assert output["messages"][-1]["content"] in (
@@ -63,7 +61,8 @@ async def test_tool_calls_are_told_with_what_they_gave(opened):
 async def test_a_message_tells_the_calls_that_it_makes(opened):
     async with opened("agent") as thread:
         await thread.run.start(input=said("add 2 3"))
-        messages = [await message async for message in thread.messages]
+        told = [message async for message in thread.messages]
+        messages = [await message for message in told]
     assert [call["name"] for call in messages[0].tool_calls] == ["add"]
     assert messages[-1].text == "The answer is 5"
 
