@@ -6,6 +6,9 @@ from dataclasses import dataclass
 import startup
 from measure import Timing
 from scripted_run import ITERATIONS
+from server import DATABASES as SERVER_DATABASES
+from server import ServerResults
+from server_history import MANY
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,27 @@ def judge_loop(loops: Sequence[Timing], hooked_wall: Sequence[Timing]) -> list[B
             " %",
             (hooked.ratio - 1) * 100,
         ),
+    ]
+
+
+def judge_server(found: ServerResults) -> list[Bar]:
+    """The worst counts: of all modes and numbers of clients, and of all queries."""
+    return [bar for database in SERVER_DATABASES for bar in _judge_database(database, found)]
+
+
+def _judge_database(database: str, found: ServerResults) -> list[Bar]:
+    loads = [each for each in found.loads if each.database == database]
+    [memory] = [each for each in found.memory if each.database == database]
+    [first] = [e for e in found.first_events if (e.database, e.clients) == (database, 1)]
+    growth = max(each.ratio for each in found.growth if each.database == database)
+    added = max(each.server_cpu - each.floor_cpu for each in loads)
+    return [
+        Bar(f"{database}: server beside the bare graph", 2, "×", max(e.ratio for e in loads)),
+        Bar(f"{database}: CPU that the server adds to a run", 5, " ms", added),
+        Bar(f"{database}: first event of a stream, p50", 10, " ms", first.p50),
+        Bar(f"{database}: memory after {memory.end_runs:,} runs", 200, " MB", memory.end),
+        Bar(f"{database}: memory that runs leave behind", 10, " MB", memory.end - memory.settled),
+        Bar(f"{database}: queries beside {MANY:,} runs", 1.5, "×", growth),
     ]
 
 

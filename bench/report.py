@@ -11,6 +11,8 @@ from bars import Bar
 from environments import PeerResult
 from measure import BARE, HOOK_COUNTS, Timing
 from scripted_run import ITEMS, ITERATIONS, MODEL_SECONDS, TOOL_SECONDS
+from server import ServerResults
+from server_report import server_legend, server_tables
 
 Table = list[list[str]]
 
@@ -25,6 +27,7 @@ class Results:
     hooked_wall: list[Timing]
     peers: list[PeerResult]
     loop_peers: list[PeerResult]
+    server: ServerResults | None
     startup_ms: dict[str, float | None]
     bars: list[Bar]
 
@@ -57,12 +60,13 @@ def _render(results: Results, heading: str, table: Callable[[Table], str]) -> st
         "No hook at the point": _empty_table(results.empty),
         "A run of an agent": _loops_table([*results.loops, *_peer_timings(results.loop_peers)]),
         "What hooks add to a run": _added_table(results.hooked_cpu, results.hooked_wall),
+        **(server_tables(results.server) if results.server else {}),
         "Starting up": _startup_table(results.startup_ms),
         "Bars": _bars_table(results.bars),
     }
     parts = [f"{heading.format(title)}\n\n{table(t)}" for title, t in sections.items()]
     peers = [*results.peers, *results.loop_peers]
-    notes = [machine() + ".", _legend(), _loop_legend(), *_peer_notes(peers)]
+    notes = [machine() + ".", _legend(), _loop_legend(), server_legend(), *_peer_notes(peers)]
     return "\n\n".join([*parts, "\n".join(notes)])
 
 

@@ -6,16 +6,17 @@ import sys
 from pathlib import Path
 
 import report
-from bars import judge, judge_loop
+from bars import judge, judge_loop, judge_server
 from environments import LOOP_PEERS, PEERS, measure_peer
 from processes import measured_by
+from server import measure_server
 from startup import startup_times
 
 
 def main() -> int:
     options = parse()
     try:
-        results = measure(with_peers=options.peers)
+        results = measure(with_peers=options.peers, with_server=options.server)
     except subprocess.CalledProcessError as error:
         sys.exit(error.stderr)
     print(options.show(results))
@@ -28,23 +29,27 @@ def parse() -> argparse.Namespace:
     for flag, show in (("--json", report.as_json), ("--markdown", report.as_markdown)):
         shape.add_argument(flag, dest="show", action="store_const", const=show)
     parser.add_argument("--no-peers", dest="peers", action="store_false")
+    parser.add_argument("--no-server", dest="server", action="store_false")
     parser.set_defaults(show=report.as_text)
     return parser.parse_args()
 
 
-def measure(*, with_peers: bool) -> report.Results:
+def measure(*, with_peers: bool, with_server: bool) -> report.Results:
     startup_ms = startup_times()
     engine = measured_by(Path(sys.executable), "engine").sections
     loop = measured_by(Path(sys.executable), "agent_loop").sections
+    server = measure_server() if with_server else None
     return report.Results(
         **engine,
         **loop,
         peers=[measure_peer(peer) for peer in PEERS if with_peers],
         loop_peers=[measure_peer(peer) for peer in LOOP_PEERS if with_peers],
+        server=server,
         startup_ms=startup_ms,
         bars=[
             *judge(**engine, startup_ms=startup_ms),
             *judge_loop(loop["loops"], loop["hooked_wall"]),
+            *(judge_server(server) if server else ()),
         ],
     )
 

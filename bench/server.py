@@ -20,11 +20,11 @@ from server_processes import (
     server,
 )
 
+DATABASES = ("SQLite", "PostgreSQL")
 CLIENTS = (1, 8, 32)
 ROUNDS = 5
 BURST = 96
 WARM_UP = 2 * BURST
-SETTLED = 2_000
 RUNS = 10_000
 
 
@@ -55,12 +55,14 @@ class FirstEvent:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the server holds, in MB, at its start and after so many runs."""
+    """What the server holds, in MB: at its start, when it has settled, and at the end."""
 
     database: str
     start: float
     settled: float
+    settled_runs: int
     end: float
+    end_runs: int
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,8 @@ def places() -> Iterator[list[Place]]:
         within = stack.enter_context(folder())
         url = stack.enter_context(postgres(within))
         yield [
-            Place("SQLite", _made(within / "sqlite")),
-            Place("PostgreSQL", _made(within / "server"), made_database(url, "bench")),
+            Place(DATABASES[0], _made(within / "sqlite")),
+            Place(DATABASES[1], _made(within / "server"), made_database(url, "bench")),
         ]
 
 
@@ -112,7 +114,7 @@ async def _measure(place: Place, bare: Floor, served: Served, found: ServerResul
     done = WARM_UP + BURST * ROUNDS * len(loads) + BURST * len(CLIENTS)
     settled = served.rss_mb
     await wait_for_runs(served.port, STATELESS, RUNS - done, 8)
-    found.memory.append(Memory(place.name, start, settled, served.rss_mb))
+    found.memory.append(Memory(place.name, start, settled, done, served.rss_mb, RUNS))
 
 
 async def load(database: str, bare: Floor, served: Served, mode: str, clients: int) -> Load:

@@ -1,4 +1,4 @@
-"""Clients of the server, as light as can be: bytes over sockets, so that the server is what is slow."""
+"""Clients of the server, as light as can be: bytes over sockets, and nothing else to wait for."""
 
 import asyncio
 import json
@@ -9,7 +9,10 @@ from time import perf_counter
 STATELESS, THREAD = "stateless", "on a thread"
 _BODY = {"assistant_id": "one", "input": {"count": 1}}
 _ANSWER = b'{"count":2}'
-_HEAD = "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
+_HEAD = (
+    "POST {} HTTP/1.1\r\nhost: localhost\r\n"
+    "content-type: application/json\r\ncontent-length: {}\r\n\r\n"
+)
 
 
 async def wait_for_runs(port: int, mode: str, runs: int, clients: int) -> list[float]:
@@ -22,9 +25,7 @@ async def first_events(port: int, mode: str, runs: int, clients: int) -> list[fl
     return await _all_clients(_stream_one, port, mode, runs, clients)
 
 
-async def _all_clients(
-    one: Callable, port: int, mode: str, runs: int, clients: int
-) -> list[float]:
+async def _all_clients(one: Callable, port: int, mode: str, runs: int, clients: int) -> list[float]:
     each = runs // clients
     found = await asyncio.gather(*(_client(one, port, mode, each) for _ in range(clients)))
     return [seconds for many in found for seconds in many]

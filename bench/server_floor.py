@@ -1,4 +1,4 @@
-"""The bare graph with the server's own checkpointer: as many runs as it is told, and what they cost.
+"""The bare graph with the server's own checkpointer, as often as it is told, and what that costs.
 
 It reads `runs clients` by the line and answers with the CPU seconds that they took.
 """

@@ -75,7 +75,8 @@ def _check_records(site: Site, known: Collection[str]) -> None:
         if row["run_id"] in known:
             side = 1 if row["event_type"] == "hook_start" else -1
             balance[row["run_id"], row["point"]] += side
-    assert {call: left for call, left in balance.items() if left} == {}
+    uneven = {call: left for call, left in balance.items() if left}
+    assert not uneven, f"starts without an ending (or with two): {uneven}"
 
 
 def output(run: Row) -> dict[str, Any]:

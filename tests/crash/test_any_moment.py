@@ -12,8 +12,9 @@ from .books import check, settled
 from .conftest import DATABASES
 from .site import Row, Site, new_thread, post
 
-KILLS = 5
+KILLS = 4
 THREADS = 4
+PAUSES = dict.fromkeys(("on_run_start", "second", "on_result", "after_run"), "pause")
 
 
 class Traffic:
@@ -25,19 +26,21 @@ class Traffic:
         self.threads = [new_thread(site.servers[0]) for _ in range(THREADS)]
         self._chance = random.Random(7)
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._ask)
+        self._askers = [threading.Thread(target=self._ask) for _ in range(3)]
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        for asker in self._askers:
+            asker.start()
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self._over.set()
-        self._thread.join()
+        for asker in self._askers:
+            asker.join()
 
     def _ask(self) -> None:
-        body = {"assistant_id": "steps", "input": {"do": {}}}
-        while not self._over.wait(0.05):
+        body = {"assistant_id": "steps", "input": {"do": PAUSES}}
+        while not self._over.wait(0.03):
             server = self._chance.choice(self.site.servers)
             thread = self._chance.choice([*self.threads, None])
             path = f"/threads/{thread}/runs" if thread else "/runs"
@@ -80,6 +83,7 @@ def test_whenever_a_server_dies_no_run_is_lost_and_none_ends_twice(new_site, kin
             site.up()
     assert len(traffic.admitted) > KILLS
     found = all_over(site, traffic)
+    assert any(row["lost"] for row in found), "no kill met a run"
     assert {row["status"] for row in found if row["error_type"] != "WorkerLost"} == {"success"}
 
 

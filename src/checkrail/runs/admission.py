@@ -27,7 +27,7 @@ from checkrail.runs.errors import (
 from checkrail.runs.parts import Parts
 from checkrail.runs.requests import Asker, Idempotency, RunRequest, subject, with_subject
 from checkrail.runs.worker import Worker
-from checkrail.store import assistants, idempotency, runs, threads
+from checkrail.store import assistants, idempotency, records, runs, threads
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row
 
@@ -186,7 +186,8 @@ class Admission:
         verdict = await scope.fire("before_run", given)
         if verdict.decision in (Decision.BLOCK, Decision.FAIL):
             status = verdict.status or (500 if verdict.decision is Decision.FAIL else 403)
-            await self._parts.database.write(lambda tx: _keep_refused(tx, row, verdict))
+            told = self._parts.log.taken_records(row["run_id"])
+            await self._parts.database.write(lambda tx: _keep_refused(tx, row, verdict, told))
             raise RefusedError(verdict.reason, status, row["run_id"], verdict.hook, verdict.code)
         changed = thaw(verdict.value)
         if changed == given:
@@ -278,7 +279,7 @@ class Admission:
         strategy = request.multitask_strategy
         if strategy == "reject":
             raise ConflictError(
-                f"the thread {row['thread_id']!r} is busy with the run {holder['run_id']}. "
+                f"the thread {row['thread_id']!r} is busy with the run {holder}. "
                 "Wait for it, or say multitask_strategy enqueue, interrupt or rollback"
             )
         if waiting >= self._parts.settings.queued_per_thread:
@@ -338,7 +339,7 @@ def _stored(key: str, value: Any) -> Any:
     return jsons.dumps(value) if key in _PACKED and value is not None else value
 
 
-def _keep_refused(tx: Tx, row: Row, verdict: Any) -> None:
+def _keep_refused(tx: Tx, row: Row, verdict: Any, told: list[Row]) -> None:
     now = time.time()
     given = thaw(verdict.given) if row["input"] is not None else None
     refused = {
@@ -354,6 +355,7 @@ def _keep_refused(tx: Tx, row: Row, verdict: Any) -> None:
         "ended_at": now,
     }
     runs.add(tx, {key: _stored(key, value) for key, value in (row | refused).items()})
+    records.add(tx, told)
 
 
 def _repeated(reads: Reads, asker: Asker, once: Idempotency) -> list[Row] | None:

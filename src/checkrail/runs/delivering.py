@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import time
+from functools import partial
 from typing import Any
 
 from checkrail.actions.outbound_errors import OutboundRefused, OutboundUnreachable
@@ -13,13 +14,15 @@ from checkrail.engine.values import RunError, RunResult
 from checkrail.runs import jsons
 from checkrail.runs.hub import WORK, Bell
 from checkrail.runs.parts import Parts
-from checkrail.store import deliveries
+from checkrail.store import deliveries, records
+from checkrail.store.database import Tx
 from checkrail.store.rows import Row
 
 log = logging.getLogger("checkrail.runs")
 
 _LOOK_EVERY = 5.0
 _AT_ONCE = 32
+_STRAY_AFTER = 2.0  # seconds, far more than there are between the end of a run and its deliveries
 
 
 class Undelivered(Exception):
@@ -32,6 +35,9 @@ class Deliverer:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._tasks: set[asyncio.Task[None]] = set()
+        self._carried: set[str] = set()
+        self._strays: dict[str, float] = {}
+        self._looked = 0.0
         self._bell = Bell(parts.hub, WORK)
         self._closing = False
 
@@ -40,7 +46,12 @@ class Deliverer:
         for row in debts:
             task = asyncio.get_running_loop().create_task(self._deliver(_read(row)))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._carried.add(row["delivery_id"])
+            task.add_done_callback(partial(self._done, row["delivery_id"]))
+
+    def _done(self, delivery_id: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._carried.discard(delivery_id)
 
     async def serve(self) -> None:
         """Take deliveries that are due, until cancelled."""
@@ -73,6 +84,8 @@ class Deliverer:
 
     async def _pause(self) -> float:
         try:
+            if time.monotonic() - self._looked > _LOOK_EVERY:
+                await self._find_strays()
             due = await self._parts.database.read(deliveries.next_due)
         except Exception:  # noqa: BLE001 - said where they are claimed
             due = None
@@ -90,13 +103,36 @@ class Deliverer:
         except Exception as error:
             log.exception("delivery %s of run %s failed", row["delivery_id"], row["run_id"])
             changed |= {"status": "dead", "last_error": type(error).__name__}
-        changed |= {"attempts": row["attempts"] + 1}
-        worker = self._parts.worker_id
-        await self._parts.database.write(
-            lambda tx: deliveries.settle(tx, row["delivery_id"], worker, **changed)
-        )
+        await self._settle(row, changed | {"attempts": row["attempts"] + 1})
         if changed["status"] == "owed":
             self._bell.ring()  # it may be due before anything else is
+
+    async def _settle(self, row: Row, changed: dict[str, Any]) -> None:
+        """Keep how a delivery went, with the records of its hooks, until the database takes it."""
+        told = self._parts.log.taken_records(row["run_id"])
+
+        def settle(tx: Tx) -> None:
+            records.add(tx, told)
+            deliveries.settle(tx, row["delivery_id"], self._parts.worker_id, **changed)
+
+        while True:
+            try:
+                return await self._parts.database.write(settle)
+            except Exception:
+                log.exception("delivery %s could not be settled yet", row["delivery_id"])
+                await asyncio.sleep(1)
+
+    async def _find_strays(self) -> None:
+        """Give back deliveries that are said to be ours, but that nobody here carries out."""
+        now, worker = time.monotonic(), self._parts.worker_id
+        self._looked = now
+        held = await self._parts.database.read(lambda reads: deliveries.held_ids(reads, worker))
+        strays = set(held) - self._carried
+        self._strays = {each: self._strays.get(each, now) for each in strays}
+        ripe = [each for each, since in self._strays.items() if now - since > _STRAY_AFTER]
+        if ripe:
+            log.warning("%s deliveries are nobody's work here, and are given back", len(ripe))
+            await self._parts.database.write(lambda tx: deliveries.release(tx, worker, ripe))
 
     async def _hooks(self, row: Row) -> None:
         """Tell the finish hooks: a hook that raises or is late is recorded, and that was it."""

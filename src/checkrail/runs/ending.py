@@ -93,7 +93,10 @@ def end_unheld(tx: Tx, parts: Parts, row: Row, outcome: Outcome, **fence: Any) -
     """End a run that nobody works on; False: somebody got there first."""
     lock_thread(tx, row)
     closing = closing_events(outcome, row["last_seq"])
-    if not runs.change_if(tx, row["run_id"], fence, **_ended(outcome, closing[-1].seq)):
+    changed = _ended(outcome, closing[-1].seq)
+    if not row["temporary"] and row["phase"] not in SLOT:  # it never began, but its end is told
+        changed["base_seq"] = threads.last_seq(tx, row["thread_id"])
+    if not runs.change_if(tx, row["run_id"], fence, **changed):
         return False
     debts = owed(parts, row, outcome, None)
     if debts:

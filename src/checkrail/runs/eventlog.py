@@ -53,6 +53,9 @@ class EventLog:
         while live in self._in_flight and self._flushing is not None:
             await asyncio.shield(self._flushing)
         self._dirty.discard(live)
+        if self._timer is not None and not self._dirty and not self._records:
+            self._timer.cancel()  # or it would go off in the middle of a run that has just begun
+            self._timer = None
         return live.pending
 
     def taken_records(self, run_id: str) -> list[dict[str, Any]]:

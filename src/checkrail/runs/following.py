@@ -74,18 +74,18 @@ class Follower:
         read = self._parts.database.read
         with Bell(self._parts.hub, ("thread", thread_id)) as bell:
             row = await read(lambda reads: runs.started_at_or_before(reads, thread_id, after))
-            base, known = 0, None
+            last = (0, 0)
             if row is not None and row["ended_at"] and row["base_seq"] + row["last_seq"] <= after:
-                base, known, row = row["base_seq"], row["run_id"], None
+                last, row = (row["base_seq"], row["seq"]), None
             while True:
                 while row is not None:
                     async for batch in self.follow(row["run_id"]):
                         yield row, batch
-                    base, known = row["base_seq"], row["run_id"]
-                    row = await read(partial(_next, thread_id=thread_id, base=base, known=known))
+                    last = (row["base_seq"], row["seq"])
+                    row = await read(partial(_next, thread_id=thread_id, last=last))
                 if not await bell.wait(_LOOK_EVERY):
                     yield None, []
-                row = await read(partial(_next, thread_id=thread_id, base=base, known=known))
+                row = await read(partial(_next, thread_id=thread_id, last=last))
 
     async def _is_over(self, run_id: str, after: int) -> bool:
         """Say whether nothing more will come: all events up to the last one were given."""
@@ -139,5 +139,5 @@ def _after(reads: Reads, *, run_id: str, seq: int) -> list[RunEvent]:
     return events.after(reads, run_id, seq)
 
 
-def _next(reads: Reads, *, thread_id: str, base: int, known: str | None) -> Row | None:
-    return runs.started_from(reads, thread_id, base, known)
+def _next(reads: Reads, *, thread_id: str, last: tuple[int, int]) -> Row | None:
+    return runs.told_after(reads, thread_id, *last)

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from checkrail.engine.errors import CheckrailError
@@ -25,6 +26,7 @@ from checkrail.server.services import Services
 
 log = logging.getLogger("checkrail.server")
 
+_OFTEN = ("/runs/wait", "/runs/stream", "/runs")
 DESCRIPTION = "Runs of agents, with hooks that nothing can walk around."
 
 
@@ -39,9 +41,7 @@ def build(services: Services, own: Any = None) -> ASGIApp:
     )
     app.state.services = services
     handle_errors(app)
-    for name, router in ROUTERS:
-        if name not in services.config.http.disabled:
-            app.include_router(router)
+    app.router.routes.extend(_routes(services.config.http.disabled))
     custom: Custom = "none"
     if own is not None:
         app.mount("/", own)
@@ -55,6 +55,15 @@ def build(services: Services, own: Any = None) -> ASGIApp:
     )
     cors = services.authenticator.cors
     return app if cors is None else cors.wrap(app)
+
+
+def _routes(disabled: Collection[str]) -> list[BaseRoute]:
+    """Give the routes in the order in which they are tried: what is asked for most comes first.
+
+    They are flat, for routers within a router would be looked through twice.
+    """
+    found = [route for name, router in ROUTERS if name not in disabled for route in router.routes]
+    return sorted(found, key=lambda route: not getattr(route, "path", "").endswith(_OFTEN))
 
 
 class Server:

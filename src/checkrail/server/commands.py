@@ -14,6 +14,7 @@ from checkrail.runs.graph_run import PROTOCOL_MODES
 from checkrail.runs.graphs import state
 from checkrail.server.asking import ask
 from checkrail.server.bodies import RunBody
+from checkrail.server.finding import may_touch
 from checkrail.server.services import Services
 from checkrail.server.streams.commands import Command, success
 from checkrail.server.streams.errors import ErrorCode, ProtocolError
@@ -163,13 +164,16 @@ class Commands:
         asker = await self._served.asker(self._connection, "threads", "read", value)
 
         def find(reads: Any) -> Row | None:
+            name = str(self._thread_id)
             if run_id is not None:
-                return runs.get(reads, run_id)
-            return runs.newest_of(reads, str(self._thread_id))
+                row = runs.get(reads, run_id) if _is_id(run_id) else None
+            else:  # one that was refused says nothing of what the thread is about
+                row = runs.newest_started(reads, name) or runs.newest_of(reads, name)
+            mine = row is not None and row["thread_id"] == name and may_touch(reads, row, asker)
+            return row if mine else None
 
         row = await self._served.database.read(find)
-        mine = row is not None and asker.owner in (None, row["owner"])
-        if row is None or not mine or row["thread_id"] != str(self._thread_id):
+        if row is None:
             raise ProtocolError("no_such_run", "the thread has no such run", id=command.id)
         return row
 
@@ -199,6 +203,14 @@ def _body(given: dict[str, Any], command: Command) -> RunBody:
         where = ".".join(map(str, first["loc"]))
         told = f"{command.method}: {where}: {first['msg']}"
         raise ProtocolError("invalid_argument", told, id=command.id) from None
+
+
+def _is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _checkpoint(found: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from checkrail.server.answers import problem
@@ -46,14 +48,15 @@ class BodyLimit:
 
         async def sending(message: Message) -> None:
             nonlocal started
+            if read > self.most and not started:
+                return  # whatever the app made of it, the answer is ours
             started = True
             await send(message)
 
-        try:
+        with contextlib.suppress(TooLarge):
             await self.app(scope, counting, sending)
-        except TooLarge:
-            if not started:
-                await self._refuse(scope, receive, send)
+        if read > self.most and not started:
+            await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         told = f"The body is larger than limits.body_bytes allows, which is {self.most} bytes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -26,17 +26,41 @@ async def disconnected(receive: Receive) -> None:
         pass
 
 
+def _check_room(services: Services) -> None:
+    if services.open_streams >= services.config.limits.open_streams:
+        raise TooManyError(
+            f"{services.open_streams} streams are open already, which is as many as "
+            "limits.open_streams allows. Close some, or try again later"
+        )
+
+
+@contextlib.contextmanager
+def place_for_stream(services: Services) -> Iterator[None]:
+    """Hold a place while a run is asked for: none is started for a client that cannot hear of it.
+
+    The answer that takes the place is told so, by `placed`.
+    """
+    _check_room(services)
+    services.open_streams += 1
+    try:
+        yield
+    finally:
+        services.open_streams -= 1
+
+
 class Lasting(Response):
     """An answer that lasts; it counts as open until it ends or its client goes away."""
 
     def __init__(
-        self, services: Services, headers: Mapping[str, str], gone: Gone | None = None
+        self,
+        services: Services,
+        headers: Mapping[str, str],
+        gone: Gone | None = None,
+        *,
+        placed: bool = False,
     ) -> None:
-        if services.open_streams >= services.config.limits.open_streams:
-            raise TooManyError(
-                f"{services.open_streams} streams are open already, which is as many as "
-                "limits.open_streams allows. Close some, or try again later"
-            )
+        if not placed:
+            _check_room(services)
         super().__init__(headers={**headers})
         self._services = services
         self._gone = gone
@@ -80,9 +104,11 @@ class EventStream(Lasting):
         frames: AsyncIterator[bytes],
         headers: Mapping[str, str] | None = None,
         gone: Gone | None = None,
+        *,
+        placed: bool = False,
     ) -> None:
         told = {"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})}
-        super().__init__(services, told, gone)
+        super().__init__(services, told, gone, placed=placed)
         self._frames = frames
 
     async def answer(self, send: Send) -> None:
@@ -107,24 +133,31 @@ class Awaited(Lasting):
     def __init__(
         self,
         services: Services,
-        result: Awaitable[bytes],
+        result: Coroutine[Any, Any, bytes],
         headers: Mapping[str, str] | None = None,
         gone: Gone | None = None,
+        *,
+        placed: bool = False,
     ) -> None:
-        super().__init__(services, headers or {}, gone)
+        try:
+            super().__init__(services, headers or {}, gone, placed=placed)
+        except TooManyError:
+            result.close()
+            raise
         self._result = result
+        self._task: asyncio.Task[bytes] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer at once where that is soon; only a long wait is worth a watch of its own."""
         if self._gone is not None:
             await super().__call__(scope, receive, send)
             return
-        self._result = asyncio.ensure_future(self._result)
+        result = self._begun()
         self._services.open_streams += 1
         try:
-            soon, _ = await asyncio.wait({self._result}, timeout=_SOON)
+            soon, _ = await asyncio.wait({result}, timeout=_SOON)
         except asyncio.CancelledError:
-            self._result.cancel()
+            result.cancel()
             raise
         finally:
             self._services.open_streams -= 1
@@ -132,7 +165,7 @@ class Awaited(Lasting):
 
     async def answer(self, send: Send) -> None:
         """Send the result."""
-        result = asyncio.ensure_future(self._result)
+        result = self._begun()
         started = False
         try:
             while not result.done() and not (await asyncio.wait({result}, timeout=_SILENCE))[0]:
@@ -147,3 +180,9 @@ class Awaited(Lasting):
             self.headers["content-length"] = str(len(body))
             await send(self._start())
         await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def _begun(self) -> asyncio.Task[bytes]:
+        """Begin to wait for the result, once."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._result)
+        return self._task

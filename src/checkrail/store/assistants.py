@@ -11,13 +11,15 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from checkrail.store.database import Reads, Tx
+from checkrail.store.prepared import Prepared
 from checkrail.store.rows import Filters, Page, Row, all_of, contains, holds, one_of, paged
 from checkrail.store.tables import assistant_versions, assistants
 
 SORTS = ("assistant_id", "graph_id", "name", "created_at", "updated_at")
 _VERSIONED = ("graph_id", "name", "description", "config", "context", "metadata")
 
-_GET = select(assistants).where(assistants.c.assistant_id == bindparam("id"))
+_FIND = select(assistants).where(assistants.c.assistant_id == bindparam("id"))
+_GET = Prepared(_FIND)
 
 
 def add(tx: Tx, row: Mapping[str, Any]) -> bool:
@@ -32,12 +34,12 @@ def add(tx: Tx, row: Mapping[str, Any]) -> bool:
 
 def get(reads: Reads, assistant_id: str) -> Row | None:
     """Find an assistant."""
-    return one_of(reads, _GET, {"id": assistant_id})
+    return _GET.row(reads, {"id": assistant_id})
 
 
 def lock(tx: Tx, assistant_id: str) -> Row | None:
     """Find an assistant that is about to be changed."""
-    return one_of(tx, _GET.with_for_update(), {"id": assistant_id})
+    return one_of(tx, _FIND.with_for_update(), {"id": assistant_id})
 
 
 def revise(tx: Tx, row: Row, now: float) -> Row:

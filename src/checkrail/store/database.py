@@ -35,9 +35,10 @@ class StoreError(CheckrailError):
 class Tx:
     """A transaction, and what is to be told to others once it is kept."""
 
-    __slots__ = ("dialect", "execute", "told")
+    __slots__ = ("connection", "dialect", "execute", "told")
 
     def __init__(self, connection: Connection) -> None:
+        self.connection = connection.connection  # of the driver
         self.dialect = connection.dialect
         self.execute = connection.execute
         self.told: list[tuple[str, str]] = []

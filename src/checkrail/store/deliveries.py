@@ -65,9 +65,17 @@ def orphans(tx: Tx, now: ColumnElement[float], but: str, most: int = 100) -> lis
     return all_of(tx, query)
 
 
-def release(tx: Tx, worker_id: str) -> None:
-    """Free all that a worker holds."""
+def held_ids(reads: Reads, worker_id: str) -> list[str]:
+    """Give the ids of the deliveries that a worker holds."""
+    query = select(deliveries.c.delivery_id).where(deliveries.c.worker_id == worker_id)
+    return [row.delivery_id for row in reads.execute(query)]
+
+
+def release(tx: Tx, worker_id: str, only: Sequence[str] | None = None) -> None:
+    """Free what a worker holds, all of it or some."""
     query = update(deliveries).where(deliveries.c.worker_id == worker_id)
+    if only is not None:
+        query = query.where(deliveries.c.delivery_id.in_([*only]))
     tx.execute(query.values(worker_id=None))
 
 

@@ -9,6 +9,7 @@ import orjson
 from sqlalchemy import bindparam, delete, func, insert, select
 
 from checkrail.store.database import Reads, Tx
+from checkrail.store.prepared import Prepared
 from checkrail.store.tables import events, runs
 
 
@@ -57,7 +58,7 @@ class RunEvent:
     __hash__ = None  # type: ignore[assignment]
 
 
-_INSERT = insert(events)
+_INSERT = Prepared(insert(events))
 _AFTER = (
     select(events.c.first_seq, events.c.payload)
     .where(events.c.run_id == bindparam("run"), events.c.last_seq > bindparam("after"))
@@ -84,8 +85,8 @@ def _packed(event: RunEvent) -> bytes:
 
 def add(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
     """Keep rows of events."""
-    if rows:
-        tx.execute(_INSERT, rows)
+    for row in rows:
+        _INSERT.run(tx, row)
 
 
 def after(reads: Reads, run_id: str, seq: int, rows: int = 200) -> list[RunEvent]:

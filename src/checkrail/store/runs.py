@@ -7,17 +7,20 @@ from typing import Any
 
 from sqlalchemy import (
     Select,
+    and_,
     bindparam,
     case,
     delete,
     func,
     insert,
+    or_,
     select,
     update,
 )
 from sqlalchemy.sql.elements import ColumnElement
 
 from checkrail.store.database import Reads, Tx
+from checkrail.store.prepared import Prepared
 from checkrail.store.rows import Filters, Row, all_of, holds, one_of
 from checkrail.store.tables import (
     CLAIMABLE,
@@ -29,15 +32,17 @@ from checkrail.store.tables import (
     workers,
 )
 
-_INSERT = insert(runs)
-_GET = select(runs).where(runs.c.run_id == bindparam("id"))
-_SLOT_HOLDER = select(runs).where(runs.c.thread_id == bindparam("thread"), HOLDS_SLOT)
+_INSERT = Prepared(insert(runs).inline())
+_GET = Prepared(select(runs).where(runs.c.run_id == bindparam("id")))
+_SLOT_HOLDER = Prepared(
+    select(runs.c.run_id).where(runs.c.thread_id == bindparam("thread"), HOLDS_SLOT)
+)
 _LIVE_OF_THREAD = (
     select(runs)
     .where(runs.c.thread_id == bindparam("thread"), runs.c.ended_at.is_(None))
     .order_by(runs.c.seq)
 )
-_NEXT_QUEUED = (
+_NEXT_QUEUED = Prepared(
     select(runs.c.run_id)
     .where(runs.c.thread_id == bindparam("thread"), QUEUED)
     .order_by(runs.c.seq)
@@ -54,28 +59,33 @@ _NEWEST_OF_THREAD = (
     select(runs).where(runs.c.thread_id == bindparam("thread")).order_by(runs.c.seq.desc()).limit(1)
 )
 _STARTED = select(runs).where(runs.c.started_at.is_not(None))
-_OWNED = update(runs).where(
-    runs.c.run_id == bindparam("fence_run"),
-    runs.c.worker_id == bindparam("fence_worker"),
-    runs.c.attempt == bindparam("fence_attempt"),
-    runs.c.ended_at.is_(None),
+_OWNED = Prepared(
+    update(runs).where(
+        runs.c.run_id == bindparam("fence_run"),
+        runs.c.worker_id == bindparam("fence_worker"),
+        runs.c.attempt == bindparam("fence_attempt"),
+        runs.c.ended_at.is_(None),
+    )
+)
+_HELD_AMONG = select(runs.c.run_id).where(
+    runs.c.worker_id == bindparam("worker"), runs.c.run_id.in_(bindparam("ids", expanding=True))
 )
 
 
-def add(tx: Tx, row: Mapping[str, Any]) -> int:
-    """Keep a new run, and give the number that orders it."""
-    key: Any = tx.execute(_INSERT, dict(row)).inserted_primary_key
-    return int(key[0])
+def add(tx: Tx, row: Mapping[str, Any]) -> None:
+    """Keep a new run."""
+    _INSERT.run(tx, row)
 
 
 def get(reads: Reads, run_id: str) -> Row | None:
     """Find a run."""
-    return one_of(reads, _GET, {"id": run_id})
+    return _GET.row(reads, {"id": run_id})
 
 
-def slot_holder(reads: Reads, thread_id: str) -> Row | None:
+def slot_holder(reads: Reads, thread_id: str) -> str | None:
     """Find the run that holds a thread."""
-    return one_of(reads, _SLOT_HOLDER, {"thread": thread_id})
+    row = _SLOT_HOLDER.run(reads, {"thread": thread_id}).fetchone()
+    return None if row is None else str(row[0])
 
 
 def live_of(reads: Reads, thread_id: str) -> list[Row]:
@@ -144,7 +154,7 @@ def change(tx: Tx, run_id: str, /, **values: Any) -> bool:
 def change_owned(tx: Tx, run_id: str, worker_id: str, attempt: int, /, **values: Any) -> bool:
     """Change a run as its owner; False: somebody else has it, or it is over."""
     fence = {"fence_run": run_id, "fence_worker": worker_id, "fence_attempt": attempt}
-    return bool(tx.execute(_OWNED, {**values, **fence}).rowcount)  # the parameters say what is set
+    return bool(_OWNED.run(tx, {**values, **fence}).rowcount)
 
 
 def claim(tx: Tx, worker_id: str, most: int, now: float, *, straight: bool) -> list[Row]:
@@ -175,12 +185,12 @@ def claim(tx: Tx, worker_id: str, most: int, now: float, *, straight: bool) -> l
 
 def free_slot(tx: Tx, thread_id: str, now: float) -> str | None:
     """Make the next run of a thread ready, now that the one before has ended."""
-    row = tx.execute(_NEXT_QUEUED, {"thread": thread_id}).first()
+    row = _NEXT_QUEUED.run(tx, {"thread": thread_id}).fetchone()
     if row is None:
         return None
-    query = update(runs).where(runs.c.run_id == row.run_id, runs.c.phase == "queued")
+    query = update(runs).where(runs.c.run_id == row[0], runs.c.phase == "queued")
     tx.execute(query.values(phase="starting", updated_at=now))
-    return str(row.run_id)
+    return str(row[0])
 
 
 def held_by(reads: Reads, worker_id: str) -> list[Row]:
@@ -212,8 +222,7 @@ def orphans(reads: Reads, now: ColumnElement[float], but: str, most: int = 100) 
             runs.c.worker_id != but,
             runs.c.worker_id.not_in(alive),
         )
-        .order_by(runs.c.seq)
-        .limit(most)
+        .limit(most)  # in no order: for one, SQLite would go through all runs there ever were
         .with_for_update(skip_locked=True)
     )
     return all_of(reads, query)
@@ -274,10 +283,8 @@ def held_among(reads: Reads, worker_id: str, run_ids: Sequence[str]) -> set[str]
     """Tell which of some runs a worker still holds."""
     if not run_ids:
         return set()
-    query = select(runs.c.run_id).where(
-        runs.c.run_id.in_([*run_ids]), runs.c.worker_id == worker_id
-    )
-    return {row.run_id for row in reads.execute(query)}
+    found = reads.execute(_HELD_AMONG, {"worker": worker_id, "ids": [*run_ids]})
+    return {row.run_id for row in found}
 
 
 def change_if(tx: Tx, run_id: str, fence: Mapping[str, Any], /, **values: Any) -> bool:
@@ -310,11 +317,14 @@ def started_at_or_before(reads: Reads, thread_id: str, base: int) -> Row | None:
     return one_of(reads, query.order_by(runs.c.base_seq.desc(), runs.c.seq.desc()).limit(1))
 
 
-def started_from(reads: Reads, thread_id: str, base: int, not_run: str | None) -> Row | None:
-    """Find the first run of a thread whose events begin at a number or after it."""
-    query = _STARTED.where(runs.c.thread_id == thread_id, runs.c.base_seq >= base)
-    if not_run is not None:
-        query = query.where(runs.c.run_id != not_run)
+def told_after(reads: Reads, thread_id: str, base: int, seq: int) -> Row | None:
+    """Find the run of a thread that has events next, after the run of a base and a number.
+
+    One that was cancelled before it began has its end to tell.
+    """
+    later = or_(runs.c.base_seq > base, and_(runs.c.base_seq == base, runs.c.seq > seq))
+    told = or_(runs.c.started_at.is_not(None), runs.c.phase == "cancelled")
+    query = select(runs).where(runs.c.thread_id == thread_id, later, told)
     return one_of(reads, query.order_by(runs.c.base_seq, runs.c.seq).limit(1))
 
 

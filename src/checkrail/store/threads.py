@@ -11,22 +11,28 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from checkrail.store.database import Reads, Tx
-from checkrail.store.rows import Filters, Page, Row, all_of, contains, holds, one_of, paged
+from checkrail.store.prepared import Prepared
+from checkrail.store.rows import Filters, Page, Row, all_of, contains, holds, paged
 from checkrail.store.tables import runs, threads
 
 SORTS = ("thread_id", "status", "created_at", "updated_at", "state_updated_at")
 
 _INSERT = insert(threads)
-_GET = select(threads).where(threads.c.thread_id == bindparam("id"))
-_LOCK = _GET.with_for_update()
-_HOLD = select(threads.c.thread_id).where(threads.c.thread_id == bindparam("id")).with_for_update()
-_CHANGE = update(threads).where(threads.c.thread_id == bindparam("changed_thread"))
-_ADD = {
-    name: make(threads)
-    .on_conflict_do_nothing(index_elements=["thread_id"])
-    .returning(threads.c.thread_id)
-    for name, make in (("postgresql", insert_postgres), ("sqlite", insert_sqlite))
-}
+_FIND = select(threads).where(threads.c.thread_id == bindparam("id"))
+_GET = Prepared(_FIND)
+_LOCK = Prepared(_FIND.with_for_update())
+_HOLD = Prepared(
+    select(threads.c.thread_id).where(threads.c.thread_id == bindparam("id")).with_for_update()
+)
+_CHANGE = Prepared(update(threads).where(threads.c.thread_id == bindparam("changed_thread")))
+_ADD = Prepared(
+    {
+        name: make(threads)
+        .on_conflict_do_nothing(index_elements=["thread_id"])
+        .returning(threads.c.thread_id)
+        for name, make in (("postgresql", insert_postgres), ("sqlite", insert_sqlite))
+    }
+)
 _IS_FREE = ~(
     select(runs.c.run_id)
     .where(runs.c.thread_id == threads.c.thread_id, runs.c.ended_at.is_(None))
@@ -36,7 +42,7 @@ _IS_FREE = ~(
 
 def add(tx: Tx, row: Mapping[str, Any]) -> bool:
     """Keep a new thread; False: there is one of that id already."""
-    return tx.execute(_ADD[tx.dialect.name], dict(row)).first() is not None
+    return bool(_ADD.run(tx, row).fetchall())
 
 
 def add_new(tx: Tx, row: Mapping[str, Any]) -> None:
@@ -46,23 +52,29 @@ def add_new(tx: Tx, row: Mapping[str, Any]) -> None:
 
 def get(reads: Reads, thread_id: str) -> Row | None:
     """Find a thread."""
-    return one_of(reads, _GET, {"id": thread_id})
+    return _GET.row(reads, {"id": thread_id})
 
 
 def lock(tx: Tx, thread_id: str) -> Row | None:
     """Find a thread and keep others from admitting runs to it until the transaction ends."""
-    return one_of(tx, _LOCK, {"id": thread_id})
+    return _LOCK.row(tx, {"id": thread_id})
 
 
 def hold(tx: Tx, thread_id: str) -> None:
     """Keep others from a thread until the transaction ends; SQLite's one writer is alone anyway."""
     if tx.dialect.name == "postgresql":
-        tx.execute(_HOLD, {"id": thread_id})
+        _HOLD.run(tx, {"id": thread_id})
+
+
+def last_seq(reads: Reads, thread_id: str) -> int:
+    """Give the number of the last event of a thread's runs that have ended."""
+    query = select(threads.c.last_seq).where(threads.c.thread_id == thread_id)
+    return int(reads.execute(query).scalar() or 0)
 
 
 def change(tx: Tx, thread_id: str, **values: Any) -> bool:
     """Change a thread."""
-    return bool(tx.execute(_CHANGE, {**values, "changed_thread": thread_id}).rowcount)
+    return bool(_CHANGE.run(tx, {**values, "changed_thread": thread_id}).rowcount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,8 @@ async def reach(place, do, **told):
         case "hold":
             while not (FOLDER / "go").exists():  # noqa: ASYNC110 - it outlives the process
                 await asyncio.sleep(0.02)
+        case "pause":
+            await asyncio.sleep(0.1)
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
         case "block":

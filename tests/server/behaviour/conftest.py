@@ -27,7 +27,8 @@ class Hooked:
 
 
 @pytest.fixture(scope="session")
-def hooked_servers(new_database, tmp_path_factory) -> Iterator:
+def hooked_servers(postgres, new_database, tmp_path_factory) -> Iterator:
+    """Servers by database and file; PostgreSQL is named, so that it outlives them."""
     made: dict[tuple[str, str], Hooked] = {}
     with _watched() as watch:
 

@@ -105,10 +105,10 @@ async def test_an_answer_by_command_is_refused_too(http, waiting):
 
 
 async def test_the_official_client_sees_the_status(hooked):
-    client = get_client(url=hooked.url, api_key=None)
-    thread = (await client.threads.create())["thread_id"]
-    with pytest.raises(Exception, match="subscription") as refused:
-        await client.runs.create(thread, "echo", input={"text": "x"}, config=REFUSED)
+    async with get_client(url=hooked.url, api_key=None) as client:
+        thread = (await client.threads.create())["thread_id"]
+        with pytest.raises(Exception, match="subscription") as refused:
+            await client.runs.create(thread, "echo", input={"text": "x"}, config=REFUSED)
     assert refused.value.response.status_code == 402
 
 

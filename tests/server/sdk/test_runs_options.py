@@ -80,7 +80,7 @@ async def test_a_run_can_begin_at_an_earlier_checkpoint(client, thread):
         thread, "steps", input=None, checkpoint_id=earlier["checkpoint"]["checkpoint_id"]
     )
     assert by_id["log"] == ["one", "two", "three"]
-    assert len(await client.threads.get_history(thread, limit=100)) == 5 + 2 + 2
+    assert len(await client.threads.get_history(thread, limit=100)) == 5 + 3 + 3
 
 
 async def test_what_langsmith_would_want_is_accepted(client, thread):

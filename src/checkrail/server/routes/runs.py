@@ -23,7 +23,7 @@ from checkrail.server.documents import RUN, RUNS, STREAM, VALUES
 from checkrail.server.finding import after_of, may_touch
 from checkrail.server.services import Services, services_of
 from checkrail.server.shapes import run_json, selected
-from checkrail.server.streaming import Awaited, EventStream, Gone
+from checkrail.server.streaming import Awaited, EventStream, Gone, place_for_stream
 from checkrail.server.streams.modes import StreamModeError, stream_modes
 from checkrail.server.streams.sse import SseView, frame
 from checkrail.store import runs, threads
@@ -73,7 +73,11 @@ def result_of(row: Row) -> bytes:
 
 
 async def _result(served: Services, run_id: str) -> bytes:
-    return result_of(await served.runs.ended(run_id))
+    try:
+        return result_of(await served.runs.ended(run_id))
+    except NotFoundError as gone:  # it was rolled back before anybody began with it
+        error = {"error": "CancelledError", "message": str(gone)}
+        return jsons.dumps({"__error__": error})
 
 
 def _gone(served: Services, run_id: str, on_disconnect: str) -> Gone | None:
@@ -98,6 +102,7 @@ def _stream(served: Services, row: Row, body: RunBody) -> Response:
         _frames(served, row, view, 0),
         {"content-location": path, "location": f"{path}/stream"},
         _gone(served, row["run_id"], body.on_disconnect),
+        placed=True,
     )
 
 
@@ -108,6 +113,7 @@ def _wait(served: Services, row: Row, body: RunBody) -> Response:
         _result(served, row["run_id"]),
         {"content-location": path, "location": f"{path}/join"},
         _gone(served, row["run_id"], body.on_disconnect),
+        placed=True,
     )
 
 
@@ -129,7 +135,8 @@ async def stream_run(
     request: Request, served: Served, thread_id: UUID, body: RunBody, key: Key = None
 ) -> Response:
     """Start a run on a thread and stream its events."""
-    [row] = await admitted(request, served, [(body, str(thread_id))], key)
+    with place_for_stream(served):
+        [row] = await admitted(request, served, [(body, str(thread_id))], key)
     return _stream(served, row, body)
 
 
@@ -138,7 +145,8 @@ async def wait_for_run(
     request: Request, served: Served, thread_id: UUID, body: RunBody, key: Key = None
 ) -> Response:
     """Start a run on a thread and answer with what it came to."""
-    [row] = await admitted(request, served, [(body, str(thread_id))], key)
+    with place_for_stream(served):
+        [row] = await admitted(request, served, [(body, str(thread_id))], key)
     return _wait(served, row, body)
 
 
@@ -156,7 +164,8 @@ async def stream_stateless_run(
     request: Request, served: Served, body: RunBody, key: Key = None
 ) -> Response:
     """Start a run that has no thread and stream its events."""
-    [row] = await admitted(request, served, [(body, None)], key)
+    with place_for_stream(served):
+        [row] = await admitted(request, served, [(body, None)], key)
     return _stream(served, row, body)
 
 
@@ -165,7 +174,8 @@ async def wait_for_stateless_run(
     request: Request, served: Served, body: RunBody, key: Key = None
 ) -> Response:
     """Start a run that has no thread and answer with what it came to."""
-    [row] = await admitted(request, served, [(body, None)], key)
+    with place_for_stream(served):
+        [row] = await admitted(request, served, [(body, None)], key)
     return _wait(served, row, body)
 
 

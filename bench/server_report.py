@@ -1,0 +1,80 @@
+"""The server's results as tables."""
+
+from server import ServerResults
+from server_history import FEW, MANY
+
+Table = list[list[str]]
+
+
+def server_tables(results: ServerResults) -> dict[str, Table]:
+    return {
+        "Runs on the server": _loads(results),
+        "Time to the first event of a stream": _first_events(results),
+        "Memory of the server": _memory(results),
+        "Queries beside many finished runs": _growth(results),
+    }
+
+
+def server_legend() -> str:
+    return (
+        "Runs on the server: CPU time of the process, medians of alternating bursts, and the ratio "
+        "to the bare graph with the same checkpointer in the same round. "
+        "Times of answers and queries are on the wall clock."
+    )
+
+
+def _loads(results: ServerResults) -> Table:
+    head = ["", "bare graph", "server", "ratio", "runs/s", "p50", "p99"]
+    return [
+        head,
+        *(
+            [
+                f"{load.database}, {load.mode}, {_clients(load.clients)}",
+                f"{load.floor_cpu:.2f} ms",
+                f"{load.server_cpu:.2f} ms",
+                f"{load.ratio:.2f}×",
+                f"{load.rate:.0f}",
+                f"{load.p50:.1f} ms",
+                f"{load.p99:.1f} ms",
+            ]
+            for load in results.loads
+        ),
+    ]
+
+
+def _first_events(results: ServerResults) -> Table:
+    rows = [
+        [f"{each.database}, {_clients(each.clients)}", f"{each.p50:.1f} ms", f"{each.p99:.1f} ms"]
+        for each in results.first_events
+    ]
+    return [["", "p50", "p99"], *rows]
+
+
+def _memory(results: ServerResults) -> Table:
+    rows = [
+        [each.database, *(f"{mb:.0f} MB" for mb in (each.start, each.settled, each.end))]
+        for each in results.memory
+    ]
+    settled, runs = results.memory[0].settled_runs, results.memory[0].end_runs
+    return [["", "at start", f"after {settled:,} runs", f"after {runs:,} runs"], *rows]
+
+
+def _growth(results: ServerResults) -> Table:
+    rows = [
+        [
+            f"{each.database}, {each.query}",
+            _micros(each.few),
+            _micros(each.many),
+            f"{each.ratio:.2f}×",
+        ]
+        for each in results.growth
+    ]
+    return [["", f"{FEW} runs", f"{MANY:,} runs", "ratio"], *rows]
+
+
+def _micros(microseconds: float) -> str:
+    return f"{microseconds:.0f} µs"
+
+
+def _clients(count: int) -> str:
+    return f"{count} client{'s' * (count > 1)}"

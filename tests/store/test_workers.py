@@ -1,0 +1,60 @@
+"""Workers and their leases."""
+
+import time
+import uuid
+
+from sqlalchemy import literal, select
+
+from checkrail.store import workers
+from checkrail.store.tables import workers as table
+
+
+def enter(tx, now, lease=30.0):
+    name = str(uuid.uuid4())
+    workers.add(tx, name, ("host", 7), literal(now), lease)
+    return name
+
+
+def lease_of(tx, name):
+    return tx.execute(select(table.c.expires_at).where(table.c.worker_id == name)).scalar()
+
+
+def test_a_worker_enters_with_a_lease_and_renews_it(tx):
+    now = time.time()
+    name = enter(tx, now)
+    assert lease_of(tx, name) == now + 30
+    assert workers.beat(tx, name, literal(now + 5), 30)
+    assert lease_of(tx, name) == now + 35
+
+
+def test_a_lease_that_ran_out_is_not_renewed_by_a_beat(tx):
+    now = time.time()
+    name = enter(tx, now)
+    assert not workers.beat(tx, name, literal(now + 31), 30)
+    assert lease_of(tx, name) == now + 30
+
+
+def test_a_worker_that_is_still_listed_takes_up_its_lease_again(tx):
+    now = time.time()
+    name = enter(tx, now)
+    assert workers.renew(tx, name, literal(now + 60), 30)
+    assert lease_of(tx, name) == now + 90
+    assert not workers.renew(tx, "nobody", literal(now), 30)
+
+
+def test_the_others_are_those_that_are_alive(tx):
+    now = time.time()
+    workers.remove_all(tx)
+    mine, other, dead = enter(tx, now), enter(tx, now), enter(tx, now - 60)
+    assert workers.others(tx, mine, literal(now)) == 1
+    workers.remove(tx, other)
+    assert workers.others(tx, mine, literal(now)) == 0
+    assert lease_of(tx, dead) is not None
+
+
+def test_only_those_that_are_long_gone_are_forgotten(tx):
+    now = time.time()
+    young, old = enter(tx, now - 60), enter(tx, now - 1000)
+    workers.bury(tx, literal(now), 600)
+    assert lease_of(tx, young) is not None
+    assert lease_of(tx, old) is None
