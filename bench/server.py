@@ -22,9 +22,9 @@ from server_processes import (
 
 DATABASES = ("SQLite", "PostgreSQL")
 CLIENTS = (1, 8, 32)
-ROUNDS = 5
-BURST = 96
-WARM_UP = 2 * BURST
+ROUNDS = 9
+BURST = 64
+WARM_UP = 4 * BURST
 RUNS = 10_000
 
 

@@ -219,9 +219,15 @@ async def test_a_run_under_way_is_never_too_old(world):
 
 
 async def test_old_keys_and_records_are_forgotten(world):
-    served = await world.open({"say": chain(say)}, keep_records=DAY)
-    await served.admit("say", {}, once=Idempotency("key", "/runs", "digest"))
-    then = time.time() + 2 * DAY
-    await served.write(lambda tx: idempotency.forget_before(tx, then))
-    assert await served.read(lambda reads: idempotency.find(reads, "ada", "/runs", "key")) is None
-    assert await served.write(lambda tx: records.forget_before(tx, then)) is not False
+    async def look(event):
+        return None
+
+    served = await world.open({"say": chain(say)}, (look, "on_result"), keep_records=DAY)
+    row = await served.run("say", {}, once=Idempotency("key", "/runs", "digest"))
+    assert len(await served.records(row)) == 2
+    now, then = time.time() - DAY, time.time() + DAY
+    for when, left in ((now, 2), (then, 0)):
+        await served.write(lambda tx, when=when: idempotency.forget_before(tx, when))
+        await served.write(lambda tx, when=when: records.forget_before(tx, when))
+        known = await served.read(lambda reads: idempotency.find(reads, "ada", "/runs", "key"))
+        assert (len(await served.records(row)), known is None) == (left, not left)

@@ -78,10 +78,8 @@ def test_a_database_of_this_version_is_taken(engine):
     migrate.check(engine)
 
 
+@pytest.mark.parametrize("empty", ["postgres"], indirect=True)
 def test_two_servers_that_start_at_once_take_turns(empty, engine):
-    if engine.dialect.name != "postgresql":
-        migrate.upgrade(engine)  # where there is one process only, there is nobody to wait for
-        return
     answers, other = [], open_engine(empty)
     work = [
         threading.Thread(target=lambda each=each: answers.append(migrate.upgrade(each)))

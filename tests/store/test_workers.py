@@ -44,7 +44,7 @@ def test_a_worker_that_is_still_listed_takes_up_its_lease_again(tx):
 
 def test_the_others_are_those_that_are_alive(tx):
     now = time.time()
-    workers.remove_all(tx)
+    workers.end_all(tx)
     mine, other, dead = enter(tx, now), enter(tx, now), enter(tx, now - 60)
     assert workers.others(tx, mine, literal(now)) == 1
     workers.remove(tx, other)
@@ -52,9 +52,18 @@ def test_the_others_are_those_that_are_alive(tx):
     assert lease_of(tx, dead) is not None
 
 
-def test_only_those_that_are_long_gone_are_forgotten(tx):
+def test_the_dead_are_those_whose_lease_ran_out(tx):
     now = time.time()
-    young, old = enter(tx, now - 60), enter(tx, now - 1000)
-    workers.bury(tx, literal(now), 600)
-    assert lease_of(tx, young) is not None
-    assert lease_of(tx, old) is None
+    workers.end_all(tx)
+    mine, gone = enter(tx, now - 60), enter(tx, now - 60)
+    alive = enter(tx, now)
+    found = {row["worker_id"] for row in workers.dead(tx, mine, literal(now))}
+    assert gone in found
+    assert not {mine, alive} & found
+
+
+def test_where_one_process_is_alone_all_others_are_dead(tx):
+    now = time.time()
+    mine, other = enter(tx, now), enter(tx, now)
+    workers.end_all(tx)
+    assert other in {row["worker_id"] for row in workers.dead(tx, mine, literal(now))}

@@ -272,11 +272,14 @@ class Admission:
 
     def _make_way(self, tx: Tx, row: Row, request: RunRequest) -> bool:
         """Do as the strategy says with runs that are under way; True: the thread is free."""
+        strategy = request.multitask_strategy
         holder = runs.slot_holder(tx, row["thread_id"])
+        if holder is None and strategy == "reject":  # one that is only scheduled is in the way too
+            live = runs.live_of(tx, row["thread_id"])
+            holder = live[0]["run_id"] if live else None
         if holder is None:
             return True
         waiting = runs.count_queued(tx, row["thread_id"])
-        strategy = request.multitask_strategy
         if strategy == "reject":
             raise ConflictError(
                 f"the thread {row['thread_id']!r} is busy with the run {holder}. "

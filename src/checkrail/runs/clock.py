@@ -48,7 +48,7 @@ class Clock:
     async def _serve(self) -> None:
         chores: list[tuple[float, Callable[[], Awaitable[object]]]] = [
             (self._parts.settings.beat, self._recover),
-            (_MINUTE, self._retention.clean),
+            (self._parts.settings.sweep_every, self._retention.clean),
         ]
         due = [0.0] * len(chores)
         while True:

@@ -190,10 +190,10 @@ class Finisher:
         kept = [events.row_of(live.run_id, live.thread_id, [*pending, *closing])]
         told = parts.log.taken_records(live.run_id)
         debts = owed(parts, row, outcome, parts.worker_id)
+        changed = _ended(outcome, closing[-1].seq)
 
         def end(tx: Tx) -> bool:
             lock_thread(tx, row)
-            changed = _ended(outcome, closing[-1].seq)
             if not runs.change_owned(tx, live.run_id, parts.worker_id, live.attempt, **changed):
                 return False
             records.add(tx, told)
@@ -209,5 +209,5 @@ class Finisher:
         if not ended:
             return None
         live.tell(closing)
-        live.ended.set_result(row | _ended(outcome, closing[-1].seq) | {"output": outcome.output})
+        live.ended.set_result(row | changed | {"output": outcome.output})
         return debts

@@ -21,6 +21,8 @@ from checkrail.runs.outcome import Outcome
 from checkrail.runs.parts import Parts, user_of
 from checkrail.runs.withholding import withheld
 
+_NOT_ASKED = "UnknownInterruptError"  # LangGraph's word for an answer to a question nobody asked
+
 PROTOCOL_MODES = frozenset(
     {"values", "updates", "messages", "custom", "tasks", "checkpoints", "tools"}
 )
@@ -182,7 +184,8 @@ class GraphRun:
         ) as graph:
             told = await state.get_state(graph, live.thread_id)
         interrupts = {task["id"]: task["interrupts"] for task in told["tasks"]}
-        if told["next"] and ended.phase == "cancelled":
+        unmoved = ended.phase == "cancelled" or ended.error_type == _NOT_ASKED
+        if told["next"] and unmoved:
             ended = dataclasses.replace(ended, thread_status="interrupted")
         if rules_on_result(self._scope):  # nobody has ruled on what is there now
             return self._with_usage(ended)

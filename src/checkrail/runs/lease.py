@@ -61,7 +61,7 @@ class Lease:
 
         def enter(tx: Tx) -> None:
             if not database.postgres:
-                workers.remove_all(tx)
+                workers.end_all(tx)
             workers.add(tx, self._worker_id, (name, pid), database.now(), self._seconds)
 
         began = time.monotonic()

@@ -45,6 +45,7 @@ class RunSettings:
     keep_stateless: float | None = None
     keep_deliveries: float | None = None
     ttl_minutes: float | None = None
+    sweep_every: float = 60.0
     ttl_strategy: str = "delete"
     webhook_secret: str | None = field(default=None, repr=False)
     webhook_attempts: int = 8

@@ -18,7 +18,7 @@ from checkrail.store.rows import Row
 
 log = logging.getLogger("checkrail.runs")
 
-_FORGOTTEN = 600.0  # seconds after which a dead worker is no longer listed
+_LONGEST = 3600.0  # seconds that the hooks of a request can have taken
 
 
 def recover(tx: Tx, parts: Parts) -> None:
@@ -29,7 +29,9 @@ def recover(tx: Tx, parts: Parts) -> None:
         give_up(tx, parts, row, lost=True)
     for row in deliveries.orphans(tx, now, parts.worker_id):
         _owe_again(tx, parts, row)
-    workers.bury(tx, now, _FORGOTTEN)
+    for worker in workers.dead(tx, parts.worker_id, now):
+        _close_requests(tx, worker)
+        workers.remove(tx, worker["worker_id"])
 
 
 def _owe_again(tx: Tx, parts: Parts, row: Row) -> None:
@@ -91,6 +93,14 @@ def _ends(parts: Parts, row: Row) -> Outcome | None:
         why = "its worker went away while it ran, and its agent says on_crash: fail"
         return outcomes.failed(f"the run was cut off: {why}", "WorkerLost")
     return None
+
+
+def _close_requests(tx: Tx, worker: Row) -> None:
+    """End the hook calls of requests that a worker took down with it."""
+    now = time.time()
+    since = (worker["expires_at"] or now) - _LONGEST
+    cut_off = records.unfinished_requests(tx, worker["worker_id"], since)
+    records.add(tx, [_lost(start, now) for start in cut_off])
 
 
 def _close_records(tx: Tx, row: Row) -> None:

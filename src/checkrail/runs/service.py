@@ -74,14 +74,17 @@ async def open_runs(
 
     def told(keys: list[Key]) -> None:
         if service is not None and not hub.loop.is_closed():
-            hub.loop.call_soon_threadsafe(service.hear, keys)
+            # Who listens only from now on reads the database after that, and so after the commit.
+            heard = [key for key in keys if key[0] == "cancel" or hub.has(key)]
+            if heard:
+                hub.loop.call_soon_threadsafe(service.hear, heard)
             if notices is not None and not service.parts.alone:
                 notices.tell(keys)
 
     database = Database(url, told)
     worker_id = uuid7()
     event_log = EventLog(database, worker_id)
-    registry.sinks = (*registry.sinks, RecordSink(hub, event_log))
+    registry.sinks = (*registry.sinks, RecordSink(hub, event_log, worker_id))
     parts = Parts(
         database=database,
         hub=hub,
@@ -108,6 +111,7 @@ async def open_runs(
         yield service
     finally:
         service.worker.stop()
+        database.hurry()
         await asyncio.wait({claims})
         await _close(service, loops, notices, database)
 

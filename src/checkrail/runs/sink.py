@@ -14,14 +14,15 @@ from checkrail.runs.hub import Hub
 class RecordSink:
     """Takes the records of a server's hooks, from any thread."""
 
-    def __init__(self, hub: Hub, log: EventLog) -> None:
+    def __init__(self, hub: Hub, log: EventLog, worker_id: str) -> None:
         self._hub = hub
+        self._worker_id = worker_id
         self._log = log
         self._thread = threading.get_ident()
 
     def __call__(self, record: HookRecord) -> None:
         """Take a record."""
-        row = row_of(record)
+        row = row_of(record) | {"worker_id": self._worker_id}
         if threading.get_ident() == self._thread:
             self._log.keep(row)
         elif not self._hub.loop.is_closed():

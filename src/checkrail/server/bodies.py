@@ -92,7 +92,7 @@ class RunOptions(BaseModel):
         return {
             "input": self.input,
             "command": command,
-            "config": self.config or {},
+            "config": {key: said for key, said in (self.config or {}).items() if said is not None},
             "context": self.context,
             "metadata": self.metadata or {},
             "checkpoint": checkpoint,

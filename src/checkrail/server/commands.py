@@ -27,7 +27,7 @@ from checkrail.server.streams.params import (
     StateGet,
 )
 from checkrail.server.streams.protocol import ProtocolView, cursor_of
-from checkrail.server.thread_streams import view_of
+from checkrail.server.thread_streams import PROTOCOL, view_of
 from checkrail.store import runs
 from checkrail.store.rows import Row
 
@@ -151,6 +151,7 @@ class Commands:
             body.request(str(self._thread_id)),
             modes=sorted(PROTOCOL_MODES),
             stream_subgraphs=True,
+            origin=PROTOCOL,
         )
         try:
             [row] = await ask(self._connection, self._served, [wanted])

@@ -186,6 +186,7 @@ def _settings(project: Project) -> RunSettings:
         keep_stateless=_seconds(keep.stateless_days),
         keep_deliveries=_seconds(keep.deliveries_days),
         ttl_minutes=(config.checkpointer.ttl or {}).get("default_ttl"),
+        sweep_every=max(1.0, (config.checkpointer.ttl or {}).get("sweep_interval_minutes", 1) * 60),
         ttl_strategy=(config.checkpointer.ttl or {}).get("strategy", "delete"),
         webhook_secret=config.outbound.webhook_secret,
         agents=project.agent_settings(),

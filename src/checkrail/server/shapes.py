@@ -11,7 +11,11 @@ from checkrail.store.rows import Row
 
 def when(seconds: float | None) -> str | None:
     """Give a time as clients read it."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+    return (
+        None
+        if seconds is None
+        else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+    )
 
 
 def run_json(row: Row) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from checkrail.store import runs, threads
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row
 
+PROTOCOL = "protocol"
+"""The origin of runs that a command started."""
+
 
 async def thread_frames(
     served: Services, thread_id: str, view: ThreadView
@@ -102,7 +105,9 @@ class Envelopes:
             if newest is None:
                 return ThreadFacts(thread["last_seq"]), None
             live = newest["ended_at"] is None
-            watched = thread["watched_run"] == newest["run_id"]
+            # Nobody waits on a stream like this for the end of a run that was not started by it.
+            old_way = newest["origin"] != PROTOCOL
+            watched = old_way or thread["watched_run"] == newest["run_id"]
             facts = ThreadFacts(thread["last_seq"], newest["base_seq"], live, watched)
             return facts, newest["run_id"]
 

@@ -93,6 +93,7 @@ class Writer:
         self._jobs: queue.SimpleQueue[tuple[Job, Waiting] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="checkrail-writer", daemon=True)
         self._connection: Connection | None = None
+        self.patience = _PATIENCE
         self._thread.start()
 
     def submit(self, job: Job) -> concurrent.futures.Future[Any]:
@@ -162,7 +163,7 @@ class Writer:
         return answers
 
     def _connected(self) -> Connection:
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + self.patience
         while self._connection is None:
             try:
                 self._connection = self._engine.connect()
@@ -235,6 +236,10 @@ class Database:
                 raise
         with self.engine.connect() as connection:
             return job(connection)
+
+    def hurry(self) -> None:
+        """Wait no longer for a database that is away: this process is about to end."""
+        self._writer.patience = 0.0
 
     def now(self) -> ColumnElement[float]:
         """Give the time that leases go by: one clock for all."""

@@ -15,6 +15,7 @@ from checkrail.engine.errors import CheckrailError
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=NORMAL",
+    "PRAGMA wal_autocheckpoint=4000",  # pages: the same ones are written again and again
     "PRAGMA busy_timeout=10000",
     "PRAGMA foreign_keys=ON",
     "PRAGMA temp_store=MEMORY",

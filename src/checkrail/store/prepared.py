@@ -94,11 +94,11 @@ class Prepared:
         key = (reads.dialect.name, *values)
         compiled = self._compiled.get(key) or self._compile(reads.dialect, key)
         params = compiled.bound(values)
-        cursor = reads.connection.cursor()
         try:
+            cursor = reads.connection.cursor()
             cursor.execute(compiled.sql, params)
         except Exception as error:
-            raise _wrapped(error, reads, compiled.sql, cursor) from error
+            raise _wrapped(error, reads, compiled.sql) from error
         return cursor, compiled
 
     def _compile(self, dialect: Dialect, key: tuple[str, ...]) -> _Compiled:
@@ -108,13 +108,18 @@ class Prepared:
         return made
 
 
-def _wrapped(error: Exception, reads: Reads, sql: str, cursor: Any) -> Exception:
-    """Give an error as SQLAlchemy would: everybody here knows its kinds, and no driver's."""
+def _wrapped(error: Exception, reads: Reads, sql: str) -> Exception:
+    """Give an error as SQLAlchemy would: everybody here knows its kinds, and no driver's.
+
+    A connection that is lost is given up, as it would be there.
+    """
     dialect = reads.dialect
     kind = dialect.loaded_dbapi.Error
     if not isinstance(error, kind):
         return error
-    lost = dialect.is_disconnect(error, reads.connection.driver_connection, cursor)
+    lost = dialect.is_disconnect(error, reads.connection.dbapi_connection, None)
+    if lost:
+        reads.connection.invalidate(error)
     return DBAPIError.instance(
         sql,
         None,

@@ -209,6 +209,7 @@ hook_records = Table(
     Column("run_id", String),
     Column("thread_id", String),
     Column("owner", String),
+    Column("worker_id", String),  # the process that called the hook
     Column("point", String, nullable=False),
     Column("hook", String, nullable=False),
     Column("created_at", Double, nullable=False),

@@ -6,6 +6,7 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from checkrail.store.database import Reads, Tx
+from checkrail.store.rows import Row, all_of
 from checkrail.store.tables import workers
 
 
@@ -33,9 +34,10 @@ def others(reads: Reads, worker_id: str, now: ColumnElement[float]) -> int:
     return int(reads.execute(query).scalar_one())
 
 
-def bury(tx: Tx, now: ColumnElement[float], grace: float) -> None:
-    """Forget workers whose lease ran out some time ago."""
-    tx.execute(delete(workers).where(workers.c.expires_at < now - grace))
+def dead(tx: Tx, worker_id: str, now: ColumnElement[float]) -> list[Row]:
+    """Give the other workers whose lease has run out."""
+    query = select(workers).where(workers.c.worker_id != worker_id, workers.c.expires_at <= now)
+    return all_of(tx, query.with_for_update(skip_locked=True))
 
 
 def remove(tx: Tx, worker_id: str) -> None:
@@ -49,6 +51,6 @@ def renew(tx: Tx, worker_id: str, now: ColumnElement[float], lease: float) -> bo
     return bool(tx.execute(query.values(expires_at=now + lease)).rowcount)
 
 
-def remove_all(tx: Tx) -> None:
-    """Take all workers out: where there can be one process only, the others are dead."""
-    tx.execute(delete(workers))
+def end_all(tx: Tx) -> None:
+    """End all leases: where there can be one process only, the others are dead."""
+    tx.execute(update(workers).values(expires_at=0.0))

@@ -10,7 +10,7 @@ from typing import Any
 from langgraph_sdk.client import LangGraphClient, SyncLangGraphClient
 
 RESOURCES = ("assistants", "crons", "runs", "store", "threads")
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Awaited:

@@ -135,9 +135,10 @@ async def _swept(store: Any) -> AsyncIterator[None]:
     """Keep a store's items to their time, and leave none of its tasks behind."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(_ended, store._task)  # noqa: SLF001 - it has no other end
-        if store.ttl_config:
-            await store.start_ttl_sweeper()
-            stack.push_async_callback(store.stop_ttl_sweeper, 5)
+        # Items may have a time of their own, and nobody sweeps without a config.
+        store.ttl_config = store.ttl_config or {"sweep_interval_minutes": 1}
+        await store.start_ttl_sweeper()
+        stack.push_async_callback(store.stop_ttl_sweeper, 5)
         yield
 
 

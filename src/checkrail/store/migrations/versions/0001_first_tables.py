@@ -174,6 +174,7 @@ def _hook_records() -> None:
         sa.Column("run_id", sa.String()),
         sa.Column("thread_id", sa.String()),
         sa.Column("owner", sa.String()),
+        sa.Column("worker_id", sa.String()),
         sa.Column("point", sa.String(), nullable=False),
         sa.Column("hook", sa.String(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
