@@ -2,10 +2,14 @@
 # Another Python: make test PYTHON=python3.12
 
 PYTHON ?= python3
+PORT ?= 2024
 BIN := .venv/bin
 
 # Each folder there has its requirements.txt, and in tests.txt what pytest is to run in it.
 ADAPTERS := $(patsubst tests_adapters/%/requirements.txt,%,$(wildcard tests_adapters/*/requirements.txt))
+
+# Tests of the server and what it is built on: coverage would only slow them down.
+SERVED := tests/crash tests/runs tests/server tests/store
 
 # A uv on the PATH is used if it meets `required-version` in pyproject.toml, else one of our own.
 UV := $(shell uv cache dir >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
@@ -23,11 +27,12 @@ help: ## show this list
 demo: .venv/synced ## see hooks at work, offline, in a minute
 	$(BIN)/python examples/demo/demo.py
 
-dev: .venv/synced ## serve the example project
-	$(BIN)/checkrail dev --config examples/server
+dev: .venv/synced ## serve the example project (another port: make dev PORT=2025)
+	$(BIN)/checkrail dev --config examples/server --port $(PORT)
 
 test: check ## all checks, then all tests; the engine fully covered
-	$(BIN)/pytest -n auto --dist loadfile --cov=checkrail.engine --cov-branch --cov-fail-under=100
+	$(BIN)/pytest -n auto --dist loadfile $(SERVED:%=--ignore=%) --cov=checkrail.engine --cov-branch --cov-fail-under=100
+	$(BIN)/pytest -n auto --dist loadfile $(SERVED)
 
 test-adapters: $(ADAPTERS:%=.envs/%/synced) ## tests of packages that need environments of their own
 	set -e; for name in $(ADAPTERS); do \

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 
 from server_clients import STATELESS, THREAD, first_events, wait_for_runs
 from server_history import Growth, grown
@@ -104,40 +105,50 @@ async def _measure(place: Place, bare: Floor, served: Served, found: ServerResul
     start = served.rss_mb
     bare.cpu_seconds(WARM_UP, 8)
     await wait_for_runs(served.port, STATELESS, WARM_UP, 8)
-    loads = [
-        await load(place.name, bare, served, mode, clients)
-        for mode in (STATELESS, THREAD)
-        for clients in CLIENTS
-    ]
-    found.loads.extend(loads)
+    ways = [_Way(mode, clients) for mode in (STATELESS, THREAD) for clients in CLIENTS]
+    for _ in range(ROUNDS):  # a while in which others keep the machine busy spoils no way alone
+        for way in ways:
+            await way.burst(bare, served)
+    found.loads.extend(way.load(place.name) for way in ways)
     found.first_events.extend([await _first_event(place.name, served, n) for n in CLIENTS])
-    done = WARM_UP + BURST * ROUNDS * len(loads) + BURST * len(CLIENTS)
+    done = WARM_UP + BURST * ROUNDS * len(ways) + BURST * len(CLIENTS)
     settled = served.rss_mb
     await wait_for_runs(served.port, STATELESS, RUNS - done, 8)
     found.memory.append(Memory(place.name, start, settled, done, served.rss_mb, RUNS))
 
 
-async def load(database: str, bare: Floor, served: Served, mode: str, clients: int) -> Load:
-    """Alternate bursts of the bare graph and of the server; a ratio is of one round."""
-    floors, servers, seconds, clock = [], [], [], 0.0
-    loop = asyncio.get_running_loop()
-    for _ in range(ROUNDS):
-        floors.append(bare.cpu_seconds(BURST, clients) / BURST * 1000)
-        cpu, began = served.cpu_seconds, loop.time()
-        seconds += await wait_for_runs(served.port, mode, BURST, clients)
-        clock += loop.time() - began
-        servers.append((served.cpu_seconds - cpu) / BURST * 1000)
-    ratios = [cost / base for cost, base in zip(servers, floors, strict=True)]
-    return Load(
-        database=database,
-        mode=mode,
-        clients=clients,
-        floor_cpu=statistics.median(floors),
-        server_cpu=statistics.median(servers),
-        ratio=statistics.median(ratios),
-        rate=len(seconds) / clock,
-        **_percentiles(seconds),
-    )
+class _Way:
+    """One way to ask for runs, and what it cost in each burst, beside the bare graph."""
+
+    def __init__(self, mode: str, clients: int) -> None:
+        self.mode = mode
+        self.clients = clients
+        self.floors: list[float] = []
+        self.servers: list[float] = []
+        self.seconds: list[float] = []
+        self.clock = 0.0
+
+    async def burst(self, bare: Floor, served: Served) -> None:
+        """Let the bare graph and then the server do the same number of runs."""
+        self.floors.append(bare.cpu_seconds(BURST, self.clients) / BURST * 1000)
+        cpu, began = served.cpu_seconds, perf_counter()
+        self.seconds += await wait_for_runs(served.port, self.mode, BURST, self.clients)
+        self.clock += perf_counter() - began
+        self.servers.append((served.cpu_seconds - cpu) / BURST * 1000)
+
+    def load(self, database: str) -> Load:
+        """Give what was found; a ratio is of one round."""
+        pairs = zip(self.servers, self.floors, strict=True)
+        return Load(
+            database=database,
+            mode=self.mode,
+            clients=self.clients,
+            floor_cpu=statistics.median(self.floors),
+            server_cpu=statistics.median(self.servers),
+            ratio=statistics.median(cost / base for cost, base in pairs),
+            rate=len(self.seconds) / self.clock,
+            **_percentiles(self.seconds),
+        )
 
 
 async def _first_event(database: str, served: Served, clients: int) -> FirstEvent:

@@ -1,6 +1,7 @@
 """`checkrail runs tail` on a real server: events as they come, and an exit code at the end."""
 
 import json
+import signal
 import subprocess
 
 import pytest
@@ -41,8 +42,18 @@ def following(site, *args):
     env = environment(CHECKRAIL_SERVER=site.url, CHECKRAIL_API_KEY=site.key, PYTHONUNBUFFERED="1")
     line = [COMMAND, "runs", "tail", *args]
     return subprocess.Popen(
-        line, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        line,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_heed_ctrl_c,  # noqa: PLW1509 - no other thread runs here yet
     )
+
+
+def _heed_ctrl_c():
+    """A test run in the background of a shell ignores Ctrl-C, and so would what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_a_run_is_followed_while_it_goes_on_until_it_ends(site, until):

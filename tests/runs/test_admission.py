@@ -175,7 +175,7 @@ async def test_a_run_that_is_scheduled_waits_for_its_time(served):
 async def test_a_scheduled_run_does_not_hold_up_those_that_come_before_it(served):
     thread = await served.thread()
     later = await served.admit("say", {"text": "later"}, thread, after_seconds=0.5)
-    now = await served.run("say", {"text": "now"}, thread, multitask_strategy="reject")
+    now = await served.run("say", {"text": "now"}, thread)
     assert now["output"]["said"] == ["now"]
     assert (await served.over(later))["output"]["said"] == ["now", "later"]
 

@@ -26,6 +26,7 @@ def add(tx):
             "payload": {"input": {"text": "a\0b"}},
             "metadata": {},
             "next_run_at": 100.0,
+            "occurrence": None,
             "end_at": None,
             "last_error": None,
             "created_at": now,
