@@ -63,7 +63,7 @@ def known(server):
     body = {"assistant_id": "echo", "input": {"text": "x"}}
     post(f"{server.url}/threads/{thread}/runs/wait", json=body, timeout=30)
     [run] = requests.get(f"{server.url}/threads/{thread}/runs", timeout=30).json()
-    [assistant] = post(
+    assistant, *_ = post(
         f"{server.url}/assistants/search", json={"graph_id": "echo"}, timeout=30
     ).json()
     return {

@@ -1,8 +1,6 @@
 """`client.threads.stream()`: what the newest protocol tells of a run, over both transports."""
 
-import asyncio
-
-from .support import collect, said
+from .support import said
 
 
 async def test_a_thread_is_made_by_its_first_run(aclient, opened):
@@ -78,16 +76,6 @@ async def test_subgraphs_are_told_with_how_they_ended(opened):
     assert child.graph_name == "child"
     assert child.path[0].startswith("child:")
     assert child.status == "completed"
-
-
-async def test_what_nodes_write_is_told_by_its_name(opened):
-    async with opened("flood") as thread:
-        await thread.run.start(input={"events": 3, "name": "drops"})
-        drops, others = await asyncio.gather(
-            collect(thread.extensions["drops"]), collect(thread.extensions["others"])
-        )
-    assert [drop["payload"]["n"] for drop in drops] == [0, 1, 2]
-    assert others == []
 
 
 async def test_channels_can_be_subscribed_to(opened):
