@@ -9,6 +9,7 @@ import pytest
 
 from checkrail import CheckrailError, HookRegistry
 from checkrail.config import ConfigError, Reloader
+from checkrail.config import reload as reload_module
 
 CONFIG = """
     python_path: [lib]
@@ -269,3 +270,25 @@ async def test_a_file_that_is_put_in_place_by_renaming_is_seen(files, write):
         write("new.yaml", CONFIG % "renamed").replace(files)
         await until(lambda: reloader.loaded is not first)
         assert reloader.last_error is None
+
+
+async def test_a_file_that_comes_while_its_config_is_being_refused_is_not_missed(
+    files, write, monkeypatch
+):
+    registry = HookRegistry()
+    reloader = Reloader(files, registry)
+    load = reload_module.load
+
+    def late(path):
+        try:
+            return load(path)
+        finally:
+            write("other/new.py", "from checkrail import Block\nfn = lambda event: Block('new')\n")
+
+    async with watching(reloader):
+        monkeypatch.setattr(reload_module, "load", late)
+        write("checkrail.yaml", "hooks: {before_run: {path: './other/new.py:fn'}}\n")
+        await until(lambda: reloader.last_error is not None)
+        monkeypatch.setattr(reload_module, "load", load)
+        await until(lambda: reloader.last_error is None)
+        assert await reason(registry) == "new"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,10 @@ log = logging.getLogger("checkrail.config")
 
 _LOOK_EVERY = 1000  # ms
 
-Stamp = tuple[tuple[Path, int, int], ...]
+_CLOCK_STEP = 20_000_000  # ns: file systems read a clock that ticks, and may be this far behind
+_NOT_THERE = (0, 0)
+
+Stamp = dict[Path, tuple[int, int]]  # when it was written, and its size
 
 
 class Reloader:
@@ -35,7 +39,7 @@ class Reloader:
         self.last_error: ConfigError | None = None
         self._lock = threading.Lock()
         self._files: tuple[Path, ...] = (self.path.absolute(),)
-        self._stamp: Stamp = ()
+        self._stamp: Stamp = {}
 
     def load(self) -> Loaded:
         """Load the file and put its hooks into the registry, or raise what is wrong with it."""
@@ -65,6 +69,7 @@ class Reloader:
 
     def _load(self) -> Loaded:
         known = self.loaded.modules if self.loaded else ()
+        started = time.time_ns()
         self._stamp = _stamp(self._files)
         try:
             with anew(known):
@@ -72,10 +77,10 @@ class Reloader:
                 self._swap(loaded)
         except ConfigError as error:
             self.last_error = error
-            self._watched((*self._files, *error.files))
+            self._watched((*self._files, *error.files), started)
             raise
         self.loaded, self.last_error = loaded, None
-        self._watched(loaded.files)
+        self._watched(loaded.files, started)
         for warning in loaded.warnings:
             log.warning("%s", warning)
         return loaded
@@ -96,12 +101,17 @@ class Reloader:
         if loaded.settings.max_retries is not None:
             self.registry.max_retries = loaded.settings.max_retries
 
-    def _watched(self, files: Iterable[Path]) -> None:
-        """Watch other files; those that are new count as they are now."""
+    def _watched(self, files: Iterable[Path], started: int) -> None:
+        """Watch other files; new ones count as they are now, unless they came since `started`.
+
+        Such a file may have been looked for before it was written: it counts as not there yet.
+        """
         self._files = tuple(dict.fromkeys(files))
-        known = {stamp[0] for stamp in self._stamp}
-        new = [file for file in self._files if file not in known]
-        self._stamp = (*(s for s in self._stamp if s[0] in self._files), *_stamp(new))
+        before = self._stamp
+        self._stamp = {
+            file: before.get(file, _NOT_THERE if _since(started, file) else now)
+            for file, now in _stamp(self._files).items()
+        }
 
 
 async def _changes(files: Iterable[Path]) -> AsyncIterator[None]:
@@ -127,13 +137,22 @@ async def _changes(files: Iterable[Path]) -> AsyncIterator[None]:
 
 
 def _stamp(files: Iterable[Path]) -> Stamp:
-    """Tell files apart from what they were: by time and size; one that is gone has neither."""
-    found = []
+    """Tell files apart from what they were: by time and size."""
+    found = {}
     for file in files:
         try:
             stat = file.stat()
         except OSError:
-            found.append((file, 0, 0))
+            found[file] = _NOT_THERE
         else:
-            found.append((file, stat.st_mtime_ns, stat.st_size))
-    return tuple(sorted(found))
+            found[file] = (stat.st_mtime_ns, stat.st_size)
+    return found
+
+
+def _since(started: int, file: Path) -> bool:
+    """Whether a file was written or put in place since then, as far as its system's clock goes."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return False
+    return max(stat.st_mtime_ns, stat.st_ctime_ns) >= started - _CLOCK_STEP

@@ -19,6 +19,7 @@ OPTIONS: dict[str, Any] = {
     "server_header": False,
     "lifespan": "on",
     "timeout_graceful_shutdown": 3,
+    "timeout_keep_alive": 75,  # longer than clients and load balancers keep a connection
     "ws": "websockets-sansio",
 }
 """What uvicorn is told in every case."""

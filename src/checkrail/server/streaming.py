@@ -94,7 +94,10 @@ class Lasting(Response):
 
 
 class EventStream(Lasting):
-    """Server-sent events; silence is filled with comments."""
+    """Server-sent events; silence is filled with comments.
+
+    One that has to be `heard` answers only with its first frame: until then it may miss something.
+    """
 
     media_type = "text/event-stream"
 
@@ -106,16 +109,23 @@ class EventStream(Lasting):
         gone: Gone | None = None,
         *,
         placed: bool = False,
+        heard: bool = False,
     ) -> None:
         told = {"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})}
         super().__init__(services, told, gone, placed=placed)
         self._frames = frames
+        self._heard = heard
 
     async def answer(self, send: Send) -> None:
         """Send frames as they come."""
-        await send(self._start())
+        started = not self._heard
+        if started:
+            await send(self._start())
         try:
             async for chunk in self._frames:
+                if not started:
+                    started = True
+                    await send(self._start())
                 body = chunk or HEARTBEAT
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         finally:

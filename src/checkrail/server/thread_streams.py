@@ -68,11 +68,15 @@ class Envelopes:
         self._wanted = wanted
 
     async def stream(self) -> AsyncGenerator[list[dict[str, Any]]]:
-        """Give envelopes as they come, for ever; none says that for a while there were none."""
+        """Give envelopes as they come, for ever; none says that for a while there were none.
+
+        The first batch is empty and says that from now on nothing is missed.
+        """
         hub = self._served.runs.parts.hub
         stop = hub.listen(("protocol", self._thread_id), lambda: None)
         try:
             cursor = await self._begin()
+            yield []
             async with contextlib.aclosing(
                 self._served.runs.follow_thread(self._thread_id, thread_seq_of(cursor))
             ) as source:

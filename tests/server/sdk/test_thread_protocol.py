@@ -1,6 +1,6 @@
 """`client.threads.stream()`: what the newest protocol tells of a run, over both transports."""
 
-from .support import said
+from .support import collect, said
 
 
 async def test_a_thread_is_made_by_its_first_run(aclient, opened):
@@ -76,6 +76,19 @@ async def test_subgraphs_are_told_with_how_they_ended(opened):
     assert child.graph_name == "child"
     assert child.path[0].startswith("child:")
     assert child.status == "completed"
+
+
+async def test_what_nodes_write_is_told_by_its_name(opened):
+    async with opened("flood") as thread:
+        await thread.run.start(input={"events": 3, "name": "drops"})
+        drops = await collect(thread.extensions["drops"])
+    assert [drop["payload"]["n"] for drop in drops] == [0, 1, 2]
+
+
+async def test_what_nodes_write_is_not_told_by_another_name(opened):
+    async with opened("flood") as thread:
+        await thread.run.start(input={"events": 3, "name": "drops"})
+        assert await collect(thread.extensions["others"]) == []
 
 
 async def test_channels_can_be_subscribed_to(opened):

@@ -133,6 +133,23 @@ async def test_a_run_started_here_can_be_joined_the_older_way(aclient, opened):
     assert {*names} >= {"values", "messages"}
 
 
+async def test_a_run_started_the_older_way_is_heard_here(aclient, opened):
+    mine = (await aclient.threads.create())["thread_id"]
+
+    async def updated(thread):
+        return [
+            event["params"]["data"]["node"]
+            async for event in thread.subscribe(["updates"])
+            if event["method"] == "updates"
+        ]
+
+    async with opened("echo", mine) as thread:
+        await thread.run.start(input={"text": "so that the server knows of the stream"})
+        assert await updated(thread) == ["say"]
+        await aclient.runs.create(mine, "slow", input={"seconds": 0.3, "laps": 2})
+        assert await updated(thread) == ["lap", "lap"]
+
+
 async def test_a_run_sees_its_config(opened):
     async with opened("configured") as thread:
         await thread.run.start(

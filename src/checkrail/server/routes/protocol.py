@@ -77,7 +77,7 @@ async def stream_events(
     """
     wanted = _subscription(body)
     await found_thread(request, served, thread_id, "read", may_be_new=True)
-    return EventStream(served, _frames(Envelopes(served, str(thread_id), wanted)))
+    return EventStream(served, _frames(Envelopes(served, str(thread_id), wanted)), heard=True)
 
 
 def _subscription(body: Any) -> Subscription:
@@ -88,7 +88,6 @@ def _subscription(body: Any) -> Subscription:
 
 
 async def _frames(envelopes: Envelopes) -> AsyncIterator[bytes]:
-    yield b""  # so that the client knows at once that it is heard
     async with contextlib.aclosing(envelopes.stream()) as source:
         async for batch in source:
             yield b"".join(frame(each["event_id"], each["method"], each) for each in batch)
@@ -116,10 +115,9 @@ async def _converse(socket: WebSocket, served: Services, thread_id: str) -> None
         await _say(socket, failure(error.id, error.code, error.message))
         await socket.close(4000 + error.status)
         return
-    await _say(socket, success(number, {"subscription_id": f"{thread_id}:{number}"}))
-    envelopes = Envelopes(served, thread_id, wanted)
+    greeting = success(number, {"subscription_id": f"{thread_id}:{number}"})
     loop = asyncio.get_running_loop()
-    sending = loop.create_task(_send_all(socket, envelopes))
+    sending = loop.create_task(_send_all(socket, Envelopes(served, thread_id, wanted), greeting))
     listening = loop.create_task(_until_closed(socket))
     await asyncio.wait({sending, listening}, return_when=asyncio.FIRST_COMPLETED)
     for task in (sending, listening):
@@ -140,8 +138,10 @@ def _first(message: str) -> tuple[int, Subscription]:
     return command.id, command.params
 
 
-async def _send_all(socket: WebSocket, envelopes: Envelopes) -> None:
+async def _send_all(socket: WebSocket, envelopes: Envelopes, greeting: dict[str, Any]) -> None:
     async with contextlib.aclosing(envelopes.stream()) as source:
+        await anext(source)
+        await _say(socket, greeting)
         async for batch in source:
             for each in batch:
                 await _say(socket, each)
