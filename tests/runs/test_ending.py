@@ -9,7 +9,7 @@ from checkrail.runs import outcome as outcomes
 from checkrail.runs.ending import Finisher, end_unheld
 from checkrail.runs.live import Limits, LiveRun
 from checkrail.runs.outcome import Outcome
-from checkrail.store import runs, threads
+from checkrail.store import runs, threads, workers
 
 from .support import Gate, chain, say, until
 
@@ -158,7 +158,12 @@ async def test_records_of_a_run_that_could_not_be_ended_are_kept_all_the_same(wo
     served = await world.open({"slow": gate.graph()}, (look, "on_result", {"name": "look"}))
     row = await served.admit("slow", {"text": "x"}, await served.thread())
     await gate.entered.wait()
-    await served.write(lambda tx: runs.change(tx, row["run_id"], worker_id="another"))
+
+    def taken(tx):
+        workers.add(tx, "another", ("elsewhere", 1), served.parts.database.now(), 3600)
+        runs.change(tx, row["run_id"], worker_id="another")
+
+    await served.write(taken)
     gate.open.set()
 
     async def recorded():

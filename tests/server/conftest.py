@@ -83,9 +83,6 @@ def shared_server(new_database, tmp_path_factory) -> Iterator[Callable[[str], Se
             return by_kind[kind]
 
         yield shared
-        for served in by_kind.values():
-            if served.running:
-                served.stop()
 
 
 @pytest.fixture(params=DATABASES)

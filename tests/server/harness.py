@@ -10,16 +10,19 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import httpx
 import psycopg
 from langgraph_sdk import get_client, get_sync_client
 from langgraph_sdk.client import LangGraphClient, SyncLangGraphClient
 from psycopg import sql
+
+from .zygote import Forked, Zygote
 
 PROJECT = Path(__file__).parent / "project" / "checkrail.yaml"
 PATIENCE = 60.0
@@ -145,6 +148,12 @@ def _until(ready: Any, patience: float = PATIENCE, what: str = "it") -> None:
         time.sleep(0.02)
 
 
+@cache
+def zygote() -> Zygote:
+    """The process that is forked for the servers of this test process."""
+    return Zygote()
+
+
 @dataclass
 class Served:
     """One server process: `python -m checkrail serve`, or another command that serves."""
@@ -156,7 +165,7 @@ class Served:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | Forked | None = None
     marked: int = 0
 
     @property
@@ -183,17 +192,24 @@ class Served:
     def begin(self) -> Self:
         """Start it, and do not wait."""
         place = ("--host", "127.0.0.1", "--port", str(self.port))
+        words = (self.command, *place, *self.args, "--config", str(self.config))
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self._line(self.command, *place, *self.args),
-                cwd=self.config.parent,
-                env=self._env(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            if "--workers" in words:  # which are started by the command line of the first one
+                self.process = self._started(words, log)
+            else:
+                self.process = zygote().start(words, self.config.parent, self._env(), log.fileno())
         return self
+
+    def _started(self, words: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "checkrail", *words],
+            cwd=self.config.parent,
+            env=self._env(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
     def await_ok(self) -> None:
         _until(self._ok, what=f"{self.url}/ok")
@@ -208,20 +224,14 @@ class Served:
 
     def run(self, *words: str) -> str:
         """Another command of ours on the same project and data; what it printed."""
-        done = subprocess.run(
-            self._line(*words),
-            cwd=self.config.parent,
-            env=self._env(),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert done.returncode == 0, f"{words} ended with {done.returncode}:\n{done.stderr}"
-        return done.stdout
-
-    def _line(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "checkrail", *words, "--config", str(self.config)]
+        line = (*words, "--config", str(self.config))
+        with tempfile.TemporaryFile() as printed:
+            place = self.config.parent
+            code = zygote().start(line, place, self._env(), printed.fileno()).wait(PATIENCE)
+            printed.seek(0)
+            said = printed.read().decode()
+        assert code == 0, f"{words} ended with {code}:\n{said}"
+        return said
 
     def _env(self) -> dict[str, str]:
         return environment(**self.database.env, **self.env)

@@ -143,9 +143,11 @@ def test_a_thread_that_exists_gives_the_output_of_its_new_run(sync_opened, in_ti
     def story():
         told = []
         for text in ("one", "two"):
-            with sync_opened("echo", mine) as thread:
-                thread.run.start(input={"text": text})
-                told.append(thread.output["answer"])
+            with sync_opened("slow", mine) as thread:
+                # Slow, for the client leaves its last stream open until that hears something: a run
+                # that is over before the new stream is there was heard of, as far as we can tell.
+                thread.run.start(input={"text": text, "seconds": 0.5})
+                told.append(thread.output["text"])
         return told
 
     assert in_time(story) == ["one", "two"]

@@ -1,0 +1,164 @@
+"""Starts our commands quickly: one process has imported everything, and is forked for each.
+
+What runs is the same command in a process of its own; only its imports are there already.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_LONGEST = 1 << 20
+
+
+class Forked:
+    """A process that was forked, with what tests need of `subprocess.Popen`."""
+
+    def __init__(self, zygote: "Zygote", pid: int) -> None:
+        self.pid = pid
+        self._zygote = zygote
+
+    def poll(self) -> int | None:
+        return self._zygote.codes.get(self.pid)
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def wait(self, timeout: float | None = None) -> int:
+        with self._zygote.told:
+            ended = self._zygote.told.wait_for(lambda: self.poll() is not None, timeout)
+        if not ended:
+            raise subprocess.TimeoutExpired("checkrail", timeout or 0)
+        return self._zygote.codes[self.pid]
+
+
+class Zygote:
+    """The process that is forked, as tests see it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self._socket = ours
+        self._pids: list[int] = []
+        self.codes: dict[int, int] = {}
+        self.told = threading.Condition()
+        self._asking = threading.Lock()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def start(self, words: Sequence[str], cwd: Path, env: Mapping[str, str], log: int) -> Forked:
+        asked = json.dumps({"words": [*words], "cwd": str(cwd), "env": dict(env)}).encode()
+        with self._asking:
+            socket.send_fds(self._socket, [asked], [log])
+            with self.told:
+                if not self.told.wait_for(lambda: self._pids, 120):
+                    raise TimeoutError("nothing was forked within 120 s")
+                return Forked(self, self._pids.pop())
+
+    def _listen(self) -> None:
+        while told := self._socket.recv(_LONGEST):
+            said = json.loads(told)
+            with self.told:
+                if "code" in said:
+                    self.codes[said["pid"]] = said["code"]
+                else:
+                    self._pids.append(said["pid"])
+                self.told.notify_all()
+
+
+def _imported() -> None:
+    """Import what a server imports; nothing of a project, and nothing that starts a thread."""
+    import alembic.command
+    import langgraph.checkpoint.postgres.aio
+    import langgraph.checkpoint.sqlite.aio
+    import langgraph.store.postgres.aio
+    import psycopg_pool
+    import uvicorn.protocols.websockets.websockets_sansio_impl
+
+    import checkrail.cli
+    import checkrail.cli.db
+    import checkrail.cli.serving
+    import checkrail.server.app
+    import checkrail.server.process
+    import checkrail.store.migrate  # noqa: F401
+
+
+def _serve(control: socket.socket) -> dict[str, Any] | None:
+    """Fork whenever that is asked for; in the process that was forked, give what it is to do."""
+    wake, ring = os.pipe()
+    os.set_blocking(ring, False)
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    with selectors.DefaultSelector() as selector:
+        selector.register(control, selectors.EVENT_READ)
+        selector.register(wake, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj == wake:
+                    os.read(wake, 4096)
+                    _tell_ended(control)
+                    continue
+                asked, fds, *_ = socket.recv_fds(control, _LONGEST, 1)
+                if not asked:
+                    return None  # the tests are over
+                if (pid := os.fork()) == 0:
+                    signal.set_wakeup_fd(-1)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    for mine in (wake, ring, control.fileno()):
+                        os.close(mine)
+                    return {**json.loads(asked), "log": fds[0]}
+                os.close(fds[0])
+                control.send(json.dumps({"pid": pid}).encode())
+
+
+def _tell_ended(control: socket.socket) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        code = os.waitstatus_to_exitcode(status)
+        control.send(json.dumps({"pid": pid, "code": code}).encode())
+
+
+def _become(asked: Mapping[str, Any]) -> None:
+    """Turn into a process that was started for one command."""
+    os.setsid()
+    for standard in (1, 2):
+        os.dup2(asked["log"], standard)
+    os.close(asked["log"])
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    sys.argv = ["checkrail", *asked["words"]]
+    from checkrail.cli import main
+
+    main()
+
+
+if __name__ == "__main__":
+    _imported()
+    told = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if told is not None:
+        _become(told)
