@@ -4,6 +4,7 @@ What runs is the same command in a process of its own; only its imports are ther
 """
 
 import contextlib
+import importlib
 import json
 import os
 import selectors
@@ -84,21 +85,20 @@ class Zygote:
                 self.told.notify_all()
 
 
-def _imported() -> None:
-    """Import what a server imports; nothing of a project, and nothing that starts a thread."""
-    import alembic.command
-    import langgraph.checkpoint.postgres.aio
-    import langgraph.checkpoint.sqlite.aio
-    import langgraph.store.postgres.aio
-    import psycopg_pool
-    import uvicorn.protocols.websockets.websockets_sansio_impl
-
-    import checkrail.cli
-    import checkrail.cli.db
-    import checkrail.cli.serving
-    import checkrail.server.app
-    import checkrail.server.process
-    import checkrail.store.migrate  # noqa: F401
+IMPORTED = (
+    "alembic.command",
+    "langgraph.checkpoint.postgres.aio",
+    "langgraph.checkpoint.sqlite.aio",
+    "langgraph.store.postgres.aio",
+    "psycopg_pool",
+    "uvicorn.protocols.websockets.websockets_sansio_impl",
+    "checkrail.cli.db",
+    "checkrail.cli.serving",
+    "checkrail.server.app",
+    "checkrail.server.process",
+    "checkrail.store.migrate",
+)
+"""What a server imports: nothing of a project, and nothing that starts a thread."""
 
 
 def _serve(control: socket.socket) -> dict[str, Any] | None:
@@ -158,7 +158,8 @@ def _become(asked: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    _imported()
+    for name in IMPORTED:
+        importlib.import_module(name)
     told = _serve(socket.socket(fileno=int(sys.argv[1])))
     if told is not None:
         _become(told)
