@@ -8,9 +8,6 @@ BIN := .venv/bin
 # Each folder there has its requirements.txt, and in tests.txt what pytest is to run in it.
 ADAPTERS := $(patsubst tests_adapters/%/requirements.txt,%,$(wildcard tests_adapters/*/requirements.txt))
 
-# Tests of the server and what it is built on: coverage would only slow them down.
-SERVED := tests/crash tests/runs tests/server tests/store
-
 # A uv on the PATH is used if it meets `required-version` in pyproject.toml, else one of our own.
 UV := $(shell uv cache dir >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 
@@ -31,8 +28,8 @@ dev: .venv/synced ## serve the example project (another port: make dev PORT=2025
 	$(BIN)/checkrail dev --config examples/server --port $(PORT)
 
 test: check ## all checks, then all tests; the engine fully covered
-	$(BIN)/pytest -n auto --dist loadfile $(SERVED:%=--ignore=%) --cov=checkrail.engine --cov-branch --cov-fail-under=100
-	$(BIN)/pytest -n auto --dist loadfile $(SERVED)
+	$(BIN)/pytest -n auto --dist loadfile tests/engine --cov=checkrail.engine --cov-branch --cov-fail-under=100
+	$(BIN)/pytest -n auto --dist loadfile --ignore=tests/engine
 
 test-adapters: $(ADAPTERS:%=.envs/%/synced) ## tests of packages that need environments of their own
 	set -e; for name in $(ADAPTERS); do \

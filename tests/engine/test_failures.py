@@ -123,7 +123,8 @@ one_each = pytest.mark.parametrize(("fn", "kind"), ONE_EACH)
 
 async def fired(fn, point=POINT, **options):
     registry = HookRegistry()
-    registry.register(fn, point, name="bad", timeout=0.02, **options)
+    timeout = 0.02 if fn in FAILURES["timeout"] else 5.0
+    registry.register(fn, point, name="bad", timeout=timeout, **options)
     seen = []
     registry.register(lambda event: seen.append(1), point, name="after", lane="observe")
     verdict = await registry.fire(point, {"city": "Bern"})

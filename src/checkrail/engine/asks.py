@@ -118,7 +118,8 @@ def _meaning(said: str, reason: str, code: str) -> Block | Fail | None:
 def _approved(d: Dispatch, bound: Bound, approval: Approval) -> Block | None:
     if approval.value is not UNSET:
         try:
-            d.set_value(bound.contract.changed(approval.value, d.value))
+            changed = bound.contract.changed(approval.value, d.value)
+            d.set_value(d.scope.check(bound.point, changed))
         except InvalidOutcomeError as error:
             return Block(f"the approved value does not fit: {error}", 500, "ask_failed")
     ruling = d.rule()

@@ -77,6 +77,11 @@ class Bound:
         self.entry: Entry = _entry(self, place)
 
     @property
+    def key(self) -> str:
+        """The hook and its level, by names that other processes know too."""
+        return f"{self.level.label}/{self.spec.name}"
+
+    @property
     def where(self) -> str:
         """The hook and its point, as messages name them."""
         return f"hook {self.spec.name!r} at {self.point}"

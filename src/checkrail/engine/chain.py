@@ -282,6 +282,14 @@ def pinned() -> Iterator[Dispatch | Mark | None]:
             CURRENT.reset(token)
 
 
+def hook_at_work() -> Bound | None:
+    """Give the hook whose work is being done here; None: nobody's, or it cannot be told."""
+    current = CURRENT.get(None)
+    if current is None or isinstance(current, Mark):
+        return None if current is None else current.bound
+    return worker(current)
+
+
 def worker(d: Dispatch) -> Bound | None:
     """Say whose work is being done here, in the context of a dispatch without marks.
 

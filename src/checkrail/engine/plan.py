@@ -40,6 +40,18 @@ class Chain:
         )
         return replace(self, lanes=lanes, background=())
 
+    def lacking(self, names: Container[str]) -> Chain | None:
+        """Give the chain without some hooks, named `level/hook`; None: there is no other."""
+        lanes = tuple((lane, _others(found, names)) for lane, found in self.lanes)
+        background = _others(self.background, names)
+        if not background and not any(found for _, found in lanes):
+            return None
+        return replace(self, lanes=lanes, background=background)
+
+
+def _others(entries: tuple[Entry, ...], names: Container[str]) -> tuple[Entry, ...]:
+    return tuple(entry for entry in entries if entry[0].key not in names)
+
 
 class Plan(dict[str, Chain | None]):
     """The chain of every point, by all its names; None where there is no hook."""

@@ -42,11 +42,13 @@ class HookRegistry:
         ask: AskHandler | None = None,
         history: History = "full",
         max_retries: int = DEFAULT_RUN_RETRIES,
+        label: str = "",
     ) -> None:
         self.sinks: tuple[Sink, ...] = _sinks(sink)
         self.ask = ask
         self.history: History = history
         self.max_retries = max_retries
+        self.label = label
         self.marking = False
         self.plan: Plan = compiled(())
         self._hooks: dict[str, HookSpec] = {}
@@ -141,7 +143,9 @@ class HookRegistry:
         budget = parent.budget if same_run else parent.outermost.budget(context.run_id)
         held = dict(zip(parent.levels, parent.desks, strict=True))
         held[self] = ask or held.get(self) or self.ask
-        return Scope(tuple(held), context, budget, tuple(held.values()))
+        made = Scope(tuple(held), context, budget, tuple(held.values()))
+        made.lack(parent.without)
+        return made
 
     def _scope(self, context: Context, ask: AskHandler | None = None) -> Scope:
         return Scope((self,), context, self.budget(context.run_id), (ask or self.ask,))

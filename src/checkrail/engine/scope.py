@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.chain import fire
+from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.event import Context
 from checkrail.engine.outcomes import Fail, Retry
 from checkrail.engine.plan import Chain, joined
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from checkrail.engine.registry import HookRegistry
 
 Sink = Callable[["HookRecord"], object]
+
+Accepts = Callable[[str, Any], str | None]
+"""Says what is wrong with a value that a hook left at a point, beyond its type; None: nothing."""
 
 
 class Budget:
@@ -50,6 +54,7 @@ class Scope:
 
     __slots__ = (
         "_joined",
+        "accepts",
         "budget",
         "context",
         "desks",
@@ -57,6 +62,7 @@ class Scope:
         "only",
         "outermost",
         "sinks",
+        "without",
     )
 
     def __init__(
@@ -72,6 +78,8 @@ class Scope:
         self.context = context
         self.budget = budget
         self.desks = desks
+        self.accepts: Accepts | None = None
+        self.without: frozenset[str] = frozenset()
         sinks = {id(sink): sink for level in levels for sink in level.sinks}
         self.sinks: tuple[Sink, ...] = tuple(sinks.values())
         self._joined: dict[str, tuple[tuple[Chain | None, ...], Chain | None]] = {}
@@ -86,7 +94,21 @@ class Scope:
         """Give a scope for the same work with more ids bound."""
         bound = Scope(self.levels, self.context.bind(ids), self.budget, self.desks)
         bound._joined = self._joined
+        bound.accepts = self.accepts
+        bound.lack(self.without)
         return bound
+
+    def lack(self, names: frozenset[str]) -> None:
+        """Leave out hooks, named `level/hook`, here and beneath: this is work that they started."""
+        self.without = names
+        if names:
+            self.only = None
+
+    def check(self, point: str, value: Any) -> Any:
+        """Give a value that a hook left, or raise that this work does not take it."""
+        if self.accepts is not None and (wrong := self.accepts(point, value)) is not None:
+            raise InvalidOutcomeError(wrong)
+        return value
 
     @property
     def history(self) -> History:
@@ -107,7 +129,10 @@ class Scope:
         parts = tuple(level.plan[point] for level in self.levels)
         known = self._joined.get(point)
         if known is None or known[0] != parts:
-            known = self._joined[point] = (parts, joined(parts))
+            chain = joined(parts)
+            if chain is not None and self.without:
+                chain = chain.lacking(self.without)
+            known = self._joined[point] = (parts, chain)
         return known[1]
 
 

@@ -207,7 +207,7 @@ def _values(d: Dispatch, bound: Bound, answer: Any) -> tuple[Any, Any]:
             if answer.redacted:
                 raise InvalidOutcomeError("it says redacted, but gives no value to go on with")
             return UNSET, UNSET
-        changed = bound.contract.changed(answer.value, d.value)
+        changed = d.scope.check(bound.point, bound.contract.changed(answer.value, d.value))
         return (UNSET if changed is d.value and not answer.redacted else changed), UNSET
     if isinstance(answer, (Replace, Stop)):
         if answer.value is UNSET:
