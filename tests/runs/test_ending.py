@@ -155,7 +155,8 @@ async def test_records_of_a_run_that_could_not_be_ended_are_kept_all_the_same(wo
     async def look(event):
         return None
 
-    served = await world.open({"slow": gate.graph()}, (look, "on_result", {"name": "look"}))
+    hook = (look, "on_result", {"name": "look"})
+    served = await world.open({"slow": gate.graph()}, hook, lease=600.0, beat=200.0)
     row = await served.admit("slow", {"text": "x"}, await served.thread())
     await gate.entered.wait()
 
