@@ -60,7 +60,7 @@ def grown(place: Place) -> list[Growth]:
 
 
 def _claim(tx: Tx) -> None:
-    assert len(runs.claim(tx, "worker", 10, time(), straight=True)) == 1
+    assert len(runs.claim(tx, "worker", 10, time(), fits=bool, straight=True)) == 1
 
 
 QUERIES: dict[str, Callable[[Tx], object]] = {

@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from checkrail.actions import ActionError, command
 from checkrail.actions.command import STDERR_LIMIT, STDOUT_LIMIT
@@ -30,6 +31,14 @@ def says(answer: object) -> list[str]:
 
 def opened() -> int:
     return len(list(Path("/dev/fd").iterdir()))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _uvloop_has_what_it_keeps():
+    async def start_one():
+        await (await asyncio.create_subprocess_exec("true")).wait()
+
+    uvloop.run(start_one())
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +106,20 @@ async def test_a_program_need_not_read_what_it_is_told(ask):
     closes = """import os; os.close(0); print('{"action": "continue"}')"""
     assert await ask(script(closes), value=big) == Continue()
     assert await ask(["echo", '{"action": "continue"}'], value=big) == Continue()
+
+
+@pytest.mark.parametrize("size", [0, 3_000_000])
+def test_on_the_loop_of_a_server_too(size, event_at):
+    code = (
+        "import json, sys; n = len(json.load(sys.stdin)['tool_call']['args']['text']);"
+        "print(json.dumps({'action': 'block', 'reason': str(n)}))"
+    )
+
+    async def answer():
+        call = ToolCall(args={"text": "x" * size})
+        return await command(script(code))(await event_at("before_tool_call", call))
+
+    assert uvloop.run(answer()) == Block(str(size))
 
 
 async def test_a_large_event_arrives_whole(ask):

@@ -10,7 +10,7 @@ TWO = """
       support: { model: { provider: scripted, replies: [Hi] } }
       billing: { model: { provider: scripted, replies: [Hello] } }
       graph: ./support.py:graph
-      job: { type: procedural }
+      job: { type: procedural, command: [job] }
 """
 
 WITHOUT = """

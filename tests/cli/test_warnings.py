@@ -11,7 +11,9 @@ OPTIONAL = """
           path: ./gone.py:hook
           optional: true
         - name: served
-          url: https://hooks.example/run
+          type: agent
+          agent_name: checker
+          on_error: block
         - name: asleep
           path: ./gone.py:hook
           mode: off
@@ -28,7 +30,7 @@ def test_optional_hooks_that_are_not_there_are_warned_of(checkrail, write):
     missing, served = done.err.splitlines()
     assert "checkrail.yaml:6 hooks.before_run[1].path: left out, for it is optional" in missing
     assert "gone.py" in missing
-    assert "checkrail.yaml:8 hooks.before_run[2]: http hooks need the run server" in served
+    assert "checkrail.yaml:8 hooks.before_run[2]: agent hooks need the run server" in served
     assert missing.startswith("warning: ")
     assert served.startswith("warning: ")
     assert [row[1] for row in done.rows if len(row) == 9] == ["hook", "kept", "served"]

@@ -69,7 +69,9 @@ def test_everything_that_can_be_said_of_an_agent(write, tmp_path):
               before_tool_call: { tools: [refund], block: Ask the desk }
             parameters_schema: { type: object }
             tags: [desk]
-            demands: { region: eu }
+            demands: [gpu, eu-west]
+            on_crash: restart
+            timeout_seconds: 90
             enabled: true
         """,
     )
@@ -96,6 +98,9 @@ def test_everything_that_can_be_said_of_an_agent(write, tmp_path):
     assert (agent.max_iterations, agent.model_timeout) == (4, 30)
     assert agent.output_schema == {"type": "object", "required": ["answer"]}
     assert [spec.name for spec in agent.hooks] == ["support.before_tool_call"]
+    assert agent.parameters_schema == {"type": "object"}
+    assert (agent.tags, agent.demands) == (("desk",), ("gpu", "eu-west"))
+    assert (agent.on_crash, agent.timeout_seconds, agent.enabled) == ("restart", 90, True)
 
 
 def test_little_has_to_be_said():

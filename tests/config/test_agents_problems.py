@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkrail.config import ConfigError, load, load_text
+from checkrail.config.agent_keys import AGENT, KINDS, PROCEDURAL
 from checkrail.config.agent_models import MODEL_KEYS
 from checkrail.config.agent_tools import SERVER_KEYS
-from checkrail.config.schema import AGENT
 
 
 def agent(text: str) -> str:
@@ -313,7 +313,14 @@ data = st.recursive(
 )
 models = st.dictionaries(st.sampled_from([*MODEL_KEYS]), data, max_size=4)
 servers = st.dictionaries(st.sampled_from([*SERVER_KEYS]), data, max_size=4)
-keys = dict.fromkeys(AGENT, data) | {
+called = st.fixed_dictionaries(
+    {"type": st.just("agent"), "agent_name": st.sampled_from(["a", "b", "c"]) | scalars},
+    optional={"on_error": st.just("block") | data, "mode": st.just("off")},
+)
+points = st.sampled_from(["on_run_start", "on_run_finish", "before_run", "on_result"])
+keys = dict.fromkeys([*AGENT, *PROCEDURAL], data) | {
+    "type": st.sampled_from(KINDS) | data,
+    "hooks": data | st.dictionaries(points, called | st.lists(called, max_size=2), max_size=2),
     "model": data | models,
     "tools": data | st.lists(scalars, max_size=3),
     "mcp": data | st.dictionaries(st.text(max_size=2), servers | data, max_size=2),

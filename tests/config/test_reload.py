@@ -279,9 +279,9 @@ async def test_a_file_that_comes_while_its_config_is_being_refused_is_not_missed
     reloader = Reloader(files, registry)
     load = reload_module.load
 
-    def late(path):
+    def late(path, **options):
         try:
-            return load(path)
+            return load(path, **options)
         finally:
             write("other/new.py", "from checkrail import Block\nfn = lambda event: Block('new')\n")
 
@@ -292,3 +292,37 @@ async def test_a_file_that_comes_while_its_config_is_being_refused_is_not_missed
         monkeypatch.setattr(reload_module, "load", load)
         await until(lambda: reloader.last_error is None)
         assert await reason(registry) == "new"
+
+
+async def test_agents_that_come_and_go_in_files_of_their_own_are_seen(write):
+    path = write("checkrail.yaml", "hooks: {}\n")
+    reloader = Reloader(path, HookRegistry())
+    async with watching(reloader):
+        write("agents/one.yaml", "name: one\ncommand: [x]\n")  # and the folder with it
+        await until(lambda: "one" in reloader.loaded.agents)
+
+        write("agents/two.json", '{"name": "two", "command": []}')
+        await until(lambda: reloader.last_error is not None)
+        write("agents/two.json", '{"name": "two", "command": ["x"]}')
+        await until(lambda: "two" in reloader.loaded.agents)
+
+        (path.parent / "agents" / "one.yaml").unlink()
+        await until(lambda: "one" not in reloader.loaded.agents)
+        assert (reloader.last_error, [*reloader.loaded.agents]) == (None, ["two"])
+
+
+async def test_an_agent_that_a_hook_waits_for_may_come_later(write):
+    text = "hooks: {on_run_start: {type: agent, agent_name: two, on_error: block}}\n"
+    path = write("checkrail.yaml", text + "agents: {one: {command: [x]}}\n")
+    reloader = Reloader(path, HookRegistry())
+    with pytest.raises(ConfigError, match="there is no agent 'two'"):
+        reloader.load()
+    task = asyncio.create_task(reloader.watch())
+    try:
+        write("agents/two.yaml", "name: two\ncommand: [x]\n")
+        await until(lambda: reloader.loaded is not None)
+        assert [*reloader.loaded.agents] == ["one", "two"]
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

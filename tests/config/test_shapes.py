@@ -223,7 +223,7 @@ async def test_a_single_entry_per_point_with_a_type():
     assert [str(place.point) for place in finish.places] == ["after_run", "on_run_error"]
     assert finish.timeout == 300.0
     assert (notify.background, notify.mode, notify.on_error_text) == (True, "enforce", "continue")
-    assert [warning.line for warning in loaded.warnings] == [4, 10, 15]
+    assert [warning.line for warning in loaded.warnings] == [4, 10]
     assert "agent hooks need the run server" in str(loaded.warnings[0])
 
     registry = registry_of(loaded)

@@ -16,15 +16,19 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from checkrail.actions.outbound import Outbound
+from checkrail.actions.outside import Outside
+from checkrail.config import AgentConfig, load_blueprint_hooks, load_text
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import User
 from checkrail.runs.admission import new_thread
 from checkrail.runs.agents import sync_agents
+from checkrail.runs.catalogue import Catalogue
 from checkrail.runs.graphs.checkpoints import open_checkpointer
 from checkrail.runs.graphs.loading import Graphs
 from checkrail.runs.parts import RunSettings
 from checkrail.runs.requests import Asker, RunRequest
 from checkrail.runs.service import open_runs
+from checkrail.runs.workshop import Workshop
 from checkrail.store import deliveries, events, records, runs, threads
 
 ADA = Asker(User("ada", email="ada@example.com"))
@@ -198,11 +202,42 @@ class Open:
         return found if all(row["status"] != "owed" for row in found) else None
 
 
+def graph_agent(name, **more: Any) -> AgentConfig:
+    """An agent that is a graph, as a file would declare it."""
+    said = {"kind": "graph", "path": "./graphs.py:graph", "on_crash": "resume", **more}
+    return AgentConfig(name, "tests", **said)
+
+
+def procedural(name, **more: Any) -> AgentConfig:
+    """An agent that is a function; it takes anything unless it has a schema."""
+    said = {"kind": "procedural", "path": "./functions.py:fn", "parameters_schema": {}, **more}
+    return AgentConfig(name, "tests", **said)
+
+
+class Functions(Workshop):
+    """A workshop that has the functions of procedural agents at hand."""
+
+    def __init__(self, functions, catalogue, registry) -> None:
+        super().__init__(load_text("hooks: {}"), catalogue, registry)
+        self._functions = functions
+
+    def function(self, config):
+        return self._functions[config.name]
+
+
+def agent_hook(outside, agent_name, point, **more: Any):
+    """A hook of type agent, as a blueprint declares it."""
+    entry = {"type": "agent", "agent_name": agent_name, "on_error": "block", **more}
+    [spec] = load_blueprint_hooks("any", {point: entry}, outside=outside)
+    return spec
+
+
 class World:
     """Services on one database, all closed in the end; one that dies is never closed."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.outside = Outside(serving=True)
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -219,11 +254,20 @@ class World:
         return await self._stack.enter_async_context(self.opened(graphs, *hooks, **settings))
 
     @contextlib.asynccontextmanager
-    async def opened(self, graphs, *hooks, allow=(), **settings: Any):
+    async def opened(self, graphs, *hooks, allow=(), agents=(), functions=None, **settings: Any):
+        """Open a service; `agents` are those that have more to say than their graph.
+
+        `functions` are what procedural agents do, by their names.
+        """
+        functions = functions or {}
         registry = HookRegistry()
+        said = {agent.name: agent for agent in agents}
+        made = {name: procedural(name) for name in functions}
+        configs = {name: graph_agent(name) for name in graphs} | made | said
         for hook, point, *options in hooks:
             registry.register(hook, point, **(options[0] if options else {}))
-        outbound = Outbound(allow)
+        outbound, outside = Outbound(allow), self.outside
+        catalogue = Catalogue(configs)
         async with open_runs(
             self.place.url,
             registry=registry,
@@ -231,8 +275,11 @@ class World:
             checkpointer=self.saver,
             settings=replace(QUICK, **settings),
             outbound=outbound,
+            catalogue=catalogue,
+            workshop=Functions(functions, catalogue, registry),
         ) as service:
-            names = dict.fromkeys(graphs)
+            outside.agents = service.hook_runs
+            names = dict.fromkeys(configs)
             await service.parts.database.write(lambda tx: sync_agents(tx, names, time.time()))
             yield Open(service)
             await registry.aclose()

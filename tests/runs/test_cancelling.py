@@ -74,7 +74,7 @@ async def test_a_run_that_nobody_has_begun_with_ends_at_once_and_the_next_gets_t
     thread = await served.thread()
     first = await served.admit("say", {"text": "a"}, thread)
     second = await served.admit("say", {"text": "b"}, thread)
-    assert (first["phase"], second["phase"]) == ("starting", "queued")
+    assert (first["phase"], second["phase"]) == ("ready", "queued")
     assert (await stopped(served, first))["phase"] == "cancelled"
     assert (await served.row(second))["phase"] == "starting"
     gate.open.set()

@@ -5,11 +5,9 @@ import asyncio
 import pytest
 from langgraph.graph import MessagesState
 
-from checkrail.runs.parts import AgentSettings
+from .support import USED, Gate, ask, chain, fail, graph_agent, reply, say, talk, until
 
-from .support import USED, Gate, ask, chain, fail, reply, say, talk, until
-
-SOON = {"slow": AgentSettings(timeout_seconds=0.1)}
+SOON = [graph_agent("slow", timeout_seconds=0.1)]
 
 
 async def test_a_run_comes_to_the_values_of_its_graph(world):

@@ -2,10 +2,11 @@
 
 import pytest
 
-from checkrail import Block, HookRegistry
+from checkrail import Block
+from checkrail.engine.hook import declare
 from checkrail.runs.errors import RefusedError
 
-from .support import chain, fail, say
+from .support import chain, fail, graph_agent, say
 
 
 def refuse(event, value):
@@ -13,14 +14,13 @@ def refuse(event, value):
 
 
 def own(point, hook):
-    registry = HookRegistry()
-    registry.register(hook, point, name="own")
-    return registry
+    """An agent with a hook of its own."""
+    return graph_agent("say", hooks=(declare(hook, (point,), "own"),))
 
 
 async def test_a_gate_of_an_agent_refuses_its_runs_alone(world):
-    served = await world.open({"say": chain(say), "other": chain(say)})
-    served.parts.agents = {"say": own("before_run", refuse)}
+    graphs = {"say": chain(say), "other": chain(say)}
+    served = await world.open(graphs, agents=[own("before_run", refuse)])
     with pytest.raises(RefusedError) as refused:
         await served.admit("say", {"text": "x"})
     assert (refused.value.status, refused.value.detail["blocked_by"]) == (402, "own")
@@ -29,8 +29,7 @@ async def test_a_gate_of_an_agent_refuses_its_runs_alone(world):
 
 
 async def test_a_start_hook_of_an_agent_is_asked(world):
-    served = await world.open({"say": chain(say)})
-    served.parts.agents = {"say": own("on_run_start", refuse)}
+    served = await world.open({"say": chain(say)}, agents=[own("on_run_start", refuse)])
     ended = await served.over(await served.admit("say", {"text": "x"}))
     assert (ended["phase"], ended["blocked_by"]) == ("blocked", "own")
 

@@ -6,12 +6,11 @@ import time
 import pytest
 from sqlalchemy import insert, update
 
-from checkrail.runs.parts import AgentSettings
 from checkrail.store import runs
 from checkrail.store.tables import deliveries, hook_records, workers
 from checkrail.store.tables import runs as table
 
-from .support import Gate, chain, say, until
+from .support import Gate, chain, graph_agent, say, until
 
 DEAD = "01900000-0000-7000-8000-00000000dead"
 
@@ -29,7 +28,7 @@ async def orphaned(world, gate, *, agents=None, lost=0, cancel=None, phase="runn
     async with world.opened({"slow": gate.graph(say)}, capacity=0) as second:
         await second.write(lambda tx: tx.execute(change.values(**left, lost=lost, cancel=cancel)))
     gate.open.set()
-    return row, await world.open(graphs, agents=agents or {})
+    return row, await world.open(graphs, agents=agents or ())
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ async def test_by_default_a_graph_goes_on_from_its_last_checkpoint(world, gate):
 
 
 async def test_an_agent_that_says_fail_ends_its_run_as_an_error(world, gate):
-    row, served = await orphaned(world, gate, agents={"slow": AgentSettings(on_crash="fail")})
+    row, served = await orphaned(world, gate, agents=[graph_agent("slow", on_crash="fail")])
     ended = await served.over(row)
     assert (ended["status"], ended["error_type"], gate.count) == ("error", "WorkerLost", 1)
     assert "on_crash: fail" in ended["error"]
@@ -56,7 +55,7 @@ async def test_an_agent_that_says_fail_ends_its_run_as_an_error(world, gate):
 
 
 async def test_an_agent_that_says_restart_begins_again_from_the_input(world, gate):
-    row, served = await orphaned(world, gate, agents={"slow": AgentSettings(on_crash="restart")})
+    row, served = await orphaned(world, gate, agents=[graph_agent("slow", on_crash="restart")])
     ended = await served.over(row)
     assert (ended["status"], ended["attempt"]) == ("success", 2)
     assert ended["output"]["said"] == ["x", "x passed"]
@@ -88,7 +87,7 @@ async def test_a_run_that_was_to_be_rolled_back_is_rolled_back_by_the_next(world
 
 async def test_a_run_whose_start_hooks_were_cut_off_is_asked_about_again(world, gate):
     row, served = await orphaned(
-        world, gate, phase="starting", agents={"slow": AgentSettings(on_crash="fail")}
+        world, gate, phase="starting", agents=[graph_agent("slow", on_crash="fail")]
     )
     assert (await served.over(row))["status"] == "success"
 

@@ -1,4 +1,4 @@
-"""What a declared hook does: import a function, follow a rule, run a command, ask a person."""
+"""What a declared hook does: a function, a rule, a command, a web service, an agent, a person."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -61,6 +61,12 @@ class AllowList:
         elif where.plain and not self._may_be_plain(where):
             raise _refused(where, "it is not https")
 
+    def lists(self, where: Destination) -> bool:
+        """Say whether a place is named in the list, or is in a network of it."""
+        address, port = where.address, where.port
+        within = address is not None and any(each.holds(address, port) for each in self._entries)
+        return within or self._named(where)
+
     def permit(self, where: Destination, addresses: Sequence[Address]) -> None:
         """Refuse a destination unless every one of its addresses may be connected to."""
         named = self._named(where)

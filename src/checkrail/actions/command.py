@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from checkrail.actions import wire
 from checkrail.actions.errors import ActionError
-from checkrail.actions.process import Ended, TooMuchOutputError, run
+from checkrail.actions.process import (
+    Ended,
+    TooMuchOutputError,
+    ending,
+    environment,
+    not_started,
+    run,
+    shown,
+)
 from checkrail.engine.errors import InvalidOutcomeError, UnreachableError
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Block, Outcome
@@ -22,9 +28,6 @@ STDOUT_LIMIT = 1 << 20
 STDERR_LIMIT = 4096
 REFUSED = 2
 """The exit code that blocks, with what was written to stderr as the reason."""
-
-PASSED_ON = ("PATH", "HOME", "LANG")
-"""What a program sees of this process's environment; the rest may be secret."""
 
 
 def command(
@@ -43,12 +46,12 @@ def command(
         told = json.dumps(wire.request(event)).encode()
         limits = (STDOUT_LIMIT, STDERR_LIMIT)
         try:
-            ended = await run(program, told, cwd=cwd, env=_environment(env), limits=limits)
+            ended = await run(program, told, cwd=cwd, env=environment(env), limits=limits)
         except TooMuchOutputError:
             problem = f"{program[0]} wrote more than {STDOUT_LIMIT} bytes to its output"
             raise InvalidOutcomeError(f"{problem}: answer with one JSON object") from None
         except OSError as error:
-            raise UnreachableError(_not_started(program, cwd, error)) from error
+            raise UnreachableError(not_started(program, cwd, error)) from error
         return _answer(event, program, ended)
 
     return ask_program
@@ -67,20 +70,6 @@ def _checked(argv: Any) -> tuple[str, ...]:
     return words
 
 
-def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    return {name: os.environ[name] for name in PASSED_ON if name in os.environ} | dict(env or {})
-
-
-def _not_started(program: tuple[str, ...], cwd: Path | None, error: OSError) -> str:
-    if cwd is not None and not cwd.is_dir():
-        return f"{program[0]} could not be started in {cwd}: there is no such folder"
-    if isinstance(error, FileNotFoundError):
-        return f"there is no program {program[0]}: install it, or name its whole path"
-    if isinstance(error, PermissionError):
-        return f"{program[0]} is not executable: chmod +x, or name its interpreter first"
-    return f"{program[0]} could not be started: {error.strerror or error}"
-
-
 def _answer(event: Event[Any], program: tuple[str, ...], ended: Ended) -> Outcome | None:
     observing = event.verdict is not None
     if ended.code == 0:
@@ -89,9 +78,9 @@ def _answer(event: Event[Any], program: tuple[str, ...], ended: Ended) -> Outcom
         data = _data(program, ended.stdout)
         return wire.answer(event.point, data, event.value, observing=observing)
     if ended.code == REFUSED and CONTRACTS[event.point].block and not observing:
-        return Block(_text(ended.stderr))
-    said = _text(ended.stderr)
-    raise ActionError(f"{program[0]} {_ending(ended.code)}{f': {said}' if said else ''}")
+        return Block(shown(ended.stderr))
+    said = shown(ended.stderr)
+    raise ActionError(f"{program[0]} {ending(ended.code)}{f': {said}' if said else ''}")
 
 
 def _data(program: tuple[str, ...], written: bytes) -> Any:
@@ -111,18 +100,3 @@ def _data(program: tuple[str, ...], written: bytes) -> Any:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-def _text(written: bytes) -> str:
-    """Give what was written as a text that is safe to show."""
-    text = written.decode(errors="replace")
-    return "".join(sign for sign in text if sign.isprintable() or sign in "\n\t").strip()
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"

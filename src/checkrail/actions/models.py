@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, model_validator
 
 Text = Annotated[str, Field(min_length=1)]
 Reason = str | Literal[True]
 Seconds = Annotated[float, Field(gt=0)]
 Status = Annotated[int, Field(ge=400, le=599)]
 Meaning = Literal["block", "fail", "continue"]
+Behaviour = Literal["block", "continue", "ignore"]
+FailureKind = Literal["error", "timeout", "unreachable", "invalid"]
+Kept = InstanceOf[str]
+"""A text that stays the object it is: one that variables were put into knows how it was written."""
 
 
 class Fields(BaseModel):
@@ -73,18 +77,19 @@ class CommandFields(Fields):
 
 
 class HttpFields(Fields):
-    """A web service that is asked."""
+    """A web service that is asked; what it is sent along may be secret."""
 
-    url: Annotated[str, Field(pattern=r"^https?://[^/\s]+")]
+    url: Annotated[str, Field(pattern=r"^https?://[^/\s]+", repr=False)]
     method: Literal["POST", "PUT", "PATCH"] = "POST"
-    headers: dict[str, str] = {}
+    headers: dict[str, Kept] = Field(default={}, repr=False)
+    secret: Kept | None = Field(default=None, repr=False)
 
 
 class AgentFields(Fields):
     """Another agent, whose run answers."""
 
     agent_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$")]
-    on_error: Literal["block", "continue", "ignore"]
+    on_error: Behaviour | dict[FailureKind, Behaviour]
     timeout_seconds: Seconds = 300
 
 

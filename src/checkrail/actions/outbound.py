@@ -89,6 +89,10 @@ class Outbound:
         """Refuse a URL that can be seen to be wrong; its host is not looked up."""
         self._allowed.check(destination(url))
 
+    def lists(self, url: str) -> bool:
+        """Say whether the place of a URL is one of those that were listed."""
+        return self._allowed.lists(destination(url))
+
     async def send(
         self,
         method: str,

@@ -13,11 +13,23 @@ from asyncio.subprocess import Process
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 CHUNK = 65536
 LEFT = 32
 """How many chunks are read after the end: more than a pipe can hold."""
+
+LOOKED_AT = 0.02
+"""How often it is seen whether a group that was asked to end is gone, in seconds."""
+
+PASSED_ON = ("PATH", "HOME", "LANG")
+"""What a program sees of this process's environment; the rest may be secret."""
+
+Stream = Literal["stdout", "stderr"]
+Heard = Callable[[Stream, bytes], None]
+"""Is told what a program writes, as it comes; if it raises, the program is killed."""
 
 
 class TooMuchOutputError(Exception):
@@ -65,7 +77,11 @@ class _Input(_Pipe):
         theirs, ours = os.pipe()
         super().__init__(ours, theirs)
         self.left = memoryview(data)
-        self.loop.add_writer(ours, self._write, ours)
+
+    def begin(self) -> None:
+        """Begin to write: not before the program has its end, for that is closed with ours."""
+        if self.ours is not None:
+            self.loop.add_writer(self.ours, self._write, self.ours)
 
     def _write(self, ours: int) -> None:
         try:
@@ -79,17 +95,20 @@ class _Input(_Pipe):
 
 
 class _Output(_Pipe):
-    """What the program says, up to a limit; then `overflow` is called, if there is one.
+    """What the program says, up to a limit; then it is killed, or the last of it is kept.
 
-    Without `overflow` the last of it is kept.
+    `heard` is told all of it, as it comes.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, heard: Callable[[bytes], None] | None, *, last: bool) -> None:
         ours, theirs = os.pipe()
         super().__init__(ours, theirs)
         self.limit = limit
+        self.heard = heard
+        self.last = last
         self.kept = bytearray()
-        self.overflow: Callable[[], None] | None = None
+        self.kill: Callable[[], None] = lambda: None
+        self.error: Exception | None = None
         self.loop.add_reader(ours, self.read)
 
     def read(self) -> bool:
@@ -102,17 +121,24 @@ class _Output(_Pipe):
             return False
         if not data:
             self.close()
-        self.kept += data
-        if len(self.kept) > self.limit:
-            self._full()
-        return bool(data)
-
-    def _full(self) -> None:
-        if self.overflow is None:
-            del self.kept[: -self.limit]
-        else:
+            return False
+        try:
+            self._take(data)
+        except Exception as error:  # noqa: BLE001 - it is raised where the program is waited for
+            self.error = error
             self.close()
-            self.overflow()
+            self.kill()
+        return True
+
+    def _take(self, data: bytes) -> None:
+        if self.heard is not None:
+            self.heard(data)
+        self.kept += data
+        if len(self.kept) <= self.limit:
+            return
+        if not self.last:
+            raise TooMuchOutputError(self.limit)
+        del self.kept[: -self.limit]
 
     def drain(self) -> None:
         """Read what is left after the program's end; others may still write, without end."""
@@ -128,28 +154,37 @@ async def run(
     cwd: Path | None,
     env: Mapping[str, str],
     limits: tuple[int, int],
+    heard: Heard | None = None,
+    grace: float = 0.0,
 ) -> Ended:
     """Run a program to its end; cancelled, it is killed with all that it started.
 
-    `limits` are for its output, which it must not exceed, and for its errors.
+    `limits` are for its output, which it must not exceed, and for its errors. `grace` is how long
+    it has to end by itself when it is cancelled, in seconds.
     """
     with ExitStack() as stack:
-        told, out, err = _Input(data), _Output(limits[0]), _Output(limits[1])
-        for pipe in (told, out, err):
-            stack.callback(pipe.close)
+        told = _Input(data)
+        stack.callback(told.close)
+        out = _Output(limits[0], heard and partial(heard, "stdout"), last=False)
+        stack.callback(out.close)
+        err = _Output(limits[1], heard and partial(heard, "stderr"), last=True)
+        stack.callback(err.close)
         process = await _started(argv, (told, out, err), cwd, env)
-        out.overflow = lambda: _kill(process)
+        out.kill = err.kill = partial(_kill, process)
+        if out.error is not None or err.error is not None:  # it was quicker than we were
+            _kill(process)
         for pipe in (told, out, err):
             pipe.hand_over()
+        told.begin()
         try:
             code = await process.wait()
         except BaseException:
-            await _killed(process)
+            await _killed(process, grace)
             raise
-        out.drain()
-        err.drain()
-        if len(out.kept) > limits[0]:
-            raise TooMuchOutputError(limits[0])
+        for pipe in (out, err):
+            pipe.drain()
+            if pipe.error is not None:
+                raise pipe.error
         return Ended(code, bytes(out.kept), bytes(err.kept))
 
 
@@ -174,7 +209,7 @@ async def _started(
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             await _killed(await starting)
         raise
 
@@ -182,10 +217,73 @@ async def _started(
 def _kill(process: Process) -> None:
     """Kill a program and its whole group, whatever signals they ignore."""
     if process.returncode is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _signal(process.pid, signal.SIGKILL)
 
 
-async def _killed(process: Process) -> None:
-    _kill(process)
-    await process.wait()
+async def _killed(process: Process, grace: float = 0.0) -> None:
+    """See to the end of a program and of its group; with `grace` they are asked to end first."""
+    if process.returncode is not None:
+        return
+    gone = False
+    try:
+        gone = grace > 0 and await _went(process, grace)
+    finally:
+        if not gone:
+            _signal(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+async def _went(process: Process, grace: float) -> bool:
+    """Ask a program and its group to end, and say whether all of them did, in time."""
+    _signal(process.pid, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(grace):
+            await process.wait()
+            while _signal(process.pid, 0):  # noqa: ASYNC110 - nobody tells of others in its group
+                await asyncio.sleep(LOOKED_AT)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _signal(group: int, number: int) -> bool:
+    """Send a signal to a group of processes, and say whether anybody is there."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody who is no longer ours to signal
+    return True
+
+
+def environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    """Give the environment of a program: a little of ours, and what was said."""
+    return {name: os.environ[name] for name in PASSED_ON if name in os.environ} | dict(env or {})
+
+
+def not_started(argv: Sequence[str], cwd: Path | None, error: OSError) -> str:
+    """Say why a program could not be started, and what to do."""
+    if cwd is not None and not cwd.is_dir():
+        return f"{argv[0]} could not be started in {cwd}: there is no such folder"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no program {argv[0]}: install it, or name its whole path"
+    if isinstance(error, PermissionError):
+        return f"{argv[0]} is not executable: chmod +x, or name its interpreter first"
+    return f"{argv[0]} could not be started: {error.strerror or error}"
+
+
+def shown(written: bytes) -> str:
+    """Give what a program wrote as a text that is safe to show."""
+    text = written.decode(errors="replace")
+    return "".join(sign for sign in text if sign.isprintable() or sign in "\n\t").strip()
+
+
+def ending(code: int) -> str:
+    """Say how a program ended."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"

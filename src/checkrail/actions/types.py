@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from checkrail.actions.agent import agent
 from checkrail.actions.command import command
 from checkrail.actions.errors import ActionError
+from checkrail.actions.http import http
 from checkrail.actions.models import (
     AgentFields,
     ApprovalFields,
@@ -19,6 +21,7 @@ from checkrail.actions.models import (
     PythonFields,
     RuleFields,
 )
+from checkrail.actions.outside import Outside
 from checkrail.actions.python import load
 from checkrail.actions.rule import rule
 from checkrail.actions.shapes import explain
@@ -31,51 +34,84 @@ Made = tuple[Callable[..., Any], frozenset[Decision] | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """Where a hook is made: for which points and how much time, and what it may use.
+
+    Paths are relative to `base`; `timeout` is the hook's own, if it is known.
+    """
+
+    points: Points
+    base: Path | None = None
+    outside: Outside = field(default_factory=Outside)
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ActionType:
-    """One type of action; `served` says that it needs a server that is not there yet."""
+    """One type of action; `served` says that it works on the run server only."""
 
     name: str
     fields: type[BaseModel]
-    make: Callable[[Any, Points, Path | None], Made]
+    make: Callable[[Any, Setting], Made]
     served: bool = False
 
-    def build(self, given: Mapping[str, Any], points: Points, base: Path | None = None) -> Made:
-        """Make the hook that these fields describe; paths in them are relative to `base`."""
+    def build(
+        self,
+        given: Mapping[str, Any],
+        points: Points,
+        base: Path | None = None,
+        *,
+        outside: Outside | None = None,
+        timeout: float | None = None,
+    ) -> Made:
+        """Make the hook that these fields describe."""
         try:
             read = self.fields.model_validate(dict(given))
         except ValidationError as error:
             told = explain(error, given, self.fields.model_fields)
             keys = ", ".join(sorted(self.fields.model_fields))
             raise ActionError(f"the {self.name} action is wrong {told}", f"Keys: {keys}") from None
-        return self.make(read, points, base)
+        return self.make(read, Setting(points, base, outside or Outside(), timeout))
 
 
-def _python(fields: PythonFields, _points: Points, base: Path | None) -> Made:
-    found = load(fields.reference, base)
+def _python(fields: PythonFields, setting: Setting) -> Made:
+    found = load(fields.reference, setting.base)
     if not callable(found):
         problem = f"{fields.reference!r} is {type(found).__name__}, which cannot be called"
         raise ActionError(problem, "Name a function, or an object that can be called")
     return found, None
 
 
-def _rule(fields: RuleFields, points: Points, _base: Path | None) -> Made:
-    return rule(fields.model_dump(exclude_unset=True, by_alias=True), points)
+def _rule(fields: RuleFields, setting: Setting) -> Made:
+    return rule(fields.model_dump(exclude_unset=True, by_alias=True), setting.points)
 
 
-def _command(fields: CommandFields, _points: Points, base: Path | None) -> Made:
+def _command(fields: CommandFields, setting: Setting) -> Made:
+    base = setting.base
     cwd = (base or Path.cwd()) / fields.cwd if fields.cwd is not None else base
     return command(fields.command, cwd=cwd, env=fields.env), None
 
 
-def _approval(fields: ApprovalFields, _points: Points, _base: Path | None) -> Made:
+def _http(fields: HttpFields, setting: Setting) -> Made:
+    made = http(
+        fields.url,
+        method=fields.method,
+        headers=fields.headers,
+        secret=fields.secret,
+        outside=setting.outside,
+        timeout=setting.timeout,
+    )
+    return made, None
+
+
+def _agent(fields: AgentFields, setting: Setting) -> Made:
+    timeout = fields.timeout_seconds if setting.timeout is None else setting.timeout
+    return agent(fields.agent_name, outside=setting.outside, timeout=timeout), None
+
+
+def _approval(fields: ApprovalFields, _setting: Setting) -> Made:
     question = Ask(fields.question, fields.timeout, fields.on_deny, fields.on_timeout)
     return lambda _event: question, frozenset({Decision.ASK})
-
-
-def _unserved(fields: BaseModel, _points: Points, _base: Path | None) -> NoReturn:
-    what = "an agent" if isinstance(fields, AgentFields) else "an http"
-    problem = f"{what} action needs a run server, and this version has none"
-    raise ActionError(problem, "Use a python, rule or command action until then")
 
 
 ACTION_TYPES: dict[str, ActionType] = {
@@ -84,8 +120,8 @@ ACTION_TYPES: dict[str, ActionType] = {
         ActionType("python", PythonFields, _python),
         ActionType("rule", RuleFields, _rule),
         ActionType("command", CommandFields, _command),
-        ActionType("http", HttpFields, _unserved, served=True),
-        ActionType("agent", AgentFields, _unserved, served=True),
+        ActionType("http", HttpFields, _http),
+        ActionType("agent", AgentFields, _agent, served=True),
         ActionType("approval", ApprovalFields, _approval),
     )
 }

@@ -18,6 +18,7 @@ from checkrail.agent.models.named import named_model
 from checkrail.agent.output import Output
 from checkrail.agent.streaming import AgentStream
 from checkrail.agent.toolbox import Toolbox
+from checkrail.agent.usage import Meter
 from checkrail.engine.chain import pinned
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.frozen import freeze
@@ -109,9 +110,13 @@ class Agent:
         emit: Emit | None,
         *,
         scope: Scope | None = None,
+        meter: Meter | None = None,
         **ids: Any,
     ) -> AgentResponse:
-        """Run the loop on a conversation, which grows in place; `scope` is that of a run around."""
+        """Run the loop on a conversation, which grows in place; `scope` is that of a run around.
+
+        `meter` counts what models use, those of agents beneath included.
+        """
         above = AROUND.get()
         live = Live(self, history=View(messages))
         context = "chat" if above is None or above.over else above.context
@@ -121,7 +126,9 @@ class Agent:
         bound = self._scope(scope, above, emit, live, ids)
         messages.append(asked)
         with pinned() as inside:
-            loop = Loop(self, bound, messages, emit, above, inside=inside, context=context)
+            loop = Loop(
+                self, bound, messages, emit, above, inside=inside, context=context, meter=meter
+            )
             token = AROUND.set(loop)
             try:
                 return await loop.run()

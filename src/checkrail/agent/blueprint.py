@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from checkrail.agent.agent import Agent
@@ -26,7 +26,8 @@ class AgentBuilder:
 
     `hooks` is the level around all of them, that of the file's own hooks; each agent's are within.
     Give one to have it shared or reloaded, else it is made of the file; `ask` and `sink` are for
-    the one that is made.
+    the one that is made. `levels` are those of agents whose own hooks are kept elsewhere: they
+    stand in the place of the file's.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class AgentBuilder:
         loaded: Loaded,
         *,
         hooks: HookRegistry | None = None,
+        levels: Mapping[str, HookRegistry] | None = None,
         ask: AskHandler | None = None,
         sink: Sink | None = None,
     ) -> None:
         self.loaded = loaded
         self.hooks = _level(loaded, ask, sink) if hooks is None else hooks
+        self.levels = levels or {}
         self.made: dict[str, Agent] = {}
 
     def build(self, name: str) -> Agent:
@@ -49,7 +52,8 @@ class AgentBuilder:
 
     async def settle(self) -> None:
         """Wait for the hooks that agents left in the background."""
-        for level in (self.hooks, *(agent.registry for agent in self.made.values())):
+        own = (agent.registry for agent in self.made.values())
+        for level in (self.hooks, *self.levels.values(), *own):
             await level.aclose()
 
     def _config(self, name: str) -> AgentConfig:
@@ -66,12 +70,13 @@ class AgentBuilder:
         limits = {"max_iterations": config.max_iterations, "model_timeout": config.model_timeout}
         options: dict[str, Any] = {name: said for name, said in limits.items() if said is not None}
         tools = [*self._tools(config.tools)]
+        own = self.levels.get(config.name)
         try:
             agent = Agent(
                 _model(config.model),  # type: ignore[arg-type]
                 [*tools, *map(_server, config.mcp)],
                 config.system_prompt,
-                self.hooks,
+                self.hooks if own is None else (self.hooks, own),
                 config.output_schema,
                 name=config.name,
                 description=config.description,
@@ -79,7 +84,8 @@ class AgentBuilder:
             )
         except (CheckrailError, TypeError, ValueError) as error:
             raise CheckrailError(f"{config.source}: {error}") from error
-        agent.registry.swap(config.hooks)
+        if own is None:
+            agent.registry.swap(config.hooks)
         return agent
 
     def _tools(self, tools: Sequence[ToolConfig]) -> Iterator[Any]:

@@ -35,7 +35,7 @@ from checkrail.agent.messages import (
 from checkrail.agent.model_call import ask
 from checkrail.agent.output import MAX_ATTEMPTS, OutputMismatch
 from checkrail.agent.redaction import redacted
-from checkrail.agent.usage import added
+from checkrail.agent.usage import Meter, added
 from checkrail.engine.errors import CheckrailError, told
 from checkrail.engine.frozen import freeze
 from checkrail.engine.points import Decision, HookPoint
@@ -62,6 +62,7 @@ class Loop:
         *,
         inside: object,
         context: str,
+        meter: Meter | None = None,
     ) -> None:
         self.agent = agent
         self.messages = messages
@@ -72,6 +73,9 @@ class Loop:
         self.over: bool = False
         lives = above is not None and not above.over and above.inside is inside
         self.above = above if lives else None
+        self.meter: Meter | None = meter
+        if meter is None and self.above is not None:
+            self.meter = self.above.meter
         self.usage: Mapping[str, Any] = {}
         self._lock = threading.Lock()
         self.doom: str | None = None
@@ -113,10 +117,12 @@ class Loop:
             self.release.finish(text_of(response.content))
         return response
 
-    def spend(self, usage: Mapping[str, Any] | None) -> None:
+    def spend(self, usage: Mapping[str, Any] | None, model: str | None = None) -> None:
         """Count what an answer cost; agents beneath may do so from the threads of their tools."""
         with self._lock:
             self.usage = added(self.usage, usage)
+        if self.meter is not None and model is not None and usage:
+            self.meter(model, usage)
 
     async def _ending(self) -> Ending:
         try:

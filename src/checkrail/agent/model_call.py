@@ -15,13 +15,16 @@ from checkrail.engine.values import AssistantMessage, ModelRequest
 
 log = logging.getLogger("checkrail.agent")
 
+Spend = Callable[[Mapping[str, Any] | None, str], None]
+"""Is told what a model has used, and the model's name."""
+
 
 async def ask(
     model: Model,
     request: ModelRequest,
     timeout: float | None,
     release: Release | None,
-    spend: Callable[[Mapping[str, Any] | None], None],
+    spend: Spend,
 ) -> AssistantMessage:
     """Give the model's answer, or raise `ModelError` whatever it was that failed.
 
@@ -48,19 +51,22 @@ async def _answer(
     model: Model,
     request: ModelRequest,
     release: Release | None,
-    spend: Callable[[Mapping[str, Any] | None], None],
+    spend: Spend,
 ) -> AssistantMessage:
+    named = request.model or model.name
     try:
         if release is None:
             answer = await model.complete(request)
         else:
             answer = await _streamed(model, request, release)
     except BaseException as error:
-        spend(getattr(error, "usage", None))  # of a cancellation too, if the model knows
+        spend(getattr(error, "usage", None), named)  # of a cancellation too, if the model knows
         raise
     usage = getattr(answer, "usage", None)
-    spend(usage if isinstance(usage, Mapping) else None)
-    return _checked(answer, request.model or model.name)
+    own = getattr(answer, "model", None)
+    answering = own if own and isinstance(own, str) else named
+    spend(usage if isinstance(usage, Mapping) else None, answering)
+    return _checked(answer, named)
 
 
 async def _streamed(model: Model, request: ModelRequest, release: Release) -> Any:

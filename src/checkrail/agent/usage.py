@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+Meter = Callable[[str, Mapping[str, Any]], None]
+"""Is told what each answer has used, by the model's name, when it is known; from any thread."""
 
 
 def added(total: Mapping[str, Any], more: Mapping[str, Any] | None) -> dict[str, Any]:

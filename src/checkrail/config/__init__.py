@@ -1,8 +1,9 @@
 """Hooks and agents from files: YAML 1.2, JSON and TOML, with every mistake told at once."""
 
 from checkrail.config.agents import AgentConfig
+from checkrail.config.blueprints import load_blueprint, load_blueprint_hooks
 from checkrail.config.imports import load_object
-from checkrail.config.loader import Loaded, load, load_blueprint_hooks, load_text
+from checkrail.config.loader import Loaded, load, load_text
 from checkrail.config.problems import ConfigError, Problem
 from checkrail.config.project import find_project, missing_files
 from checkrail.config.reload import Reloader
@@ -19,6 +20,7 @@ __all__ = [
     "Settings",
     "find_project",
     "load",
+    "load_blueprint",
     "load_blueprint_hooks",
     "load_object",
     "load_text",

@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import Check, Choice, anything, count, fitting, mapping, seconds, text
+from checkrail.config.kinds import (
+    Check,
+    Choice,
+    anything,
+    count,
+    fitting,
+    mapping,
+    seconds,
+    secret,
+    text,
+)
 from checkrail.config.problems import Report, Where, described
 from checkrail.config.script import read_script
 from checkrail.engine.errors import suggestion
@@ -44,14 +54,6 @@ class ModelConfig:
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     replies: tuple[str | AssistantMessage, ...] = field(default=(), repr=False)
     given: Any = field(default=None, repr=False)
-
-
-def secret(value: Any, where: Where, report: Report) -> bool:
-    """Let a text pass; what stands in its place is told to nobody."""
-    if isinstance(value, str) and value.strip():
-        return True
-    report.add(where, "found something else", "a text, such as ${NAME}")
-    return False
 
 
 CONNECTION: dict[str, Check] = {

@@ -7,9 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkrail.config.agent_models import Import, secret
+from checkrail.config.agent_models import Import
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import Check, ListOf, fitting, mapping, patterns, seconds, text
+from checkrail.config.kinds import (
+    Check,
+    command,
+    fitting,
+    mapping,
+    patterns,
+    seconds,
+    secrets,
+    text,
+)
 from checkrail.config.problems import Report, Where, described, spelled
 from checkrail.engine.errors import CheckrailError
 
@@ -44,21 +53,13 @@ class McpConfig:
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-def _secrets(value: Any, where: Where, report: Report) -> bool:
-    """Let a mapping of texts pass; what its texts are is told to nobody."""
-    if not mapping(value, where, report):
-        return False
-    fits = [secret(item, (*where, key), report) for key, item in value.items()]
-    return all(fits)
-
-
 _BOTH: dict[str, Check] = {"prefix": text, "include": patterns, "timeout": seconds}
 _PROGRAM: dict[str, Check] = {
-    "command": ListOf(text, "a program and its arguments, as a list"),
-    "env": _secrets,
+    "command": command,
+    "env": secrets,
     "cwd": text,
 }
-_REMOTE: dict[str, Check] = {"url": text, "headers": _secrets}
+_REMOTE: dict[str, Check] = {"url": text, "headers": secrets}
 SERVER_KEYS: dict[str, Check] = {**_PROGRAM, **_REMOTE, **_BOTH}
 
 

@@ -7,23 +7,32 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkrail.builtin import BuiltinConfigError
+from checkrail.config.agent_keys import (
+    AGENT,
+    AGENT_WORDS,
+    AUTONOMOUS,
+    GRAPH,
+    GRAPH_KIND,
+    PROCEDURAL,
+    PROCEDURAL_KIND,
+    PROGRAM,
+    kind_of_agent,
+)
 from checkrail.config.agent_models import ModelConfig, ModelReader
 from checkrail.config.agent_tools import CheckTools, McpConfig, ToolConfig, ToolReader
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import fitting, is_reference
+from checkrail.config.kinds import Check, fitting, is_reference
 from checkrail.config.problems import Report, Where, described, spelled
-from checkrail.config.schema import AGENT, AGENT_WORDS, GRAPH, GRAPH_KIND, KINDS
 from checkrail.config.server_keys import reference
 from checkrail.config.targets import Importer, NotLoadedError
+from checkrail.engine.errors import CheckrailError
 from checkrail.engine.hook import HookSpec
 
 AGENT_NAME = re.compile(r"\w+(?:[-.]\w+)*")
 _GRAPH_NAME = re.compile(r"\w(?:[^/\\\0-\x1f\x7f]*[^/\\\0- \x7f])?")
 """Names of graphs that other servers take too; a name is still no path."""
-AUTONOMOUS = "autonomous"
-TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What every provider accepts as the name of a tool."""
+_EXPANDED = ("system_prompt", "description", "command", "cwd", "env")
+"""Keys of an agent that variables may be put into; a model and its tools have their own."""
 
 ReadHooks = Callable[[str, Any, Where], tuple[HookSpec, ...]]
 """Reads the hooks of an agent, whose name is given first."""
@@ -33,8 +42,10 @@ ReadHooks = Callable[[str, Any, Where], tuple[HookSpec, ...]]
 class AgentConfig:
     """What a file says of an agent; `source` is where.
 
-    A graph is not imported: `path` says where it is, `on_crash` what becomes of a run whose process
-    died. Procedural agents are left to those who run them.
+    A graph is not imported, nor is the function of a procedural agent: `path` says where it is. In
+    its place a procedural agent may have a `command`, with its own `env`, in a folder `cwd` that is
+    relative to the project. `on_crash` says what becomes of a run whose process died, `demands`
+    which tags its runner must have.
     """
 
     name: str
@@ -55,6 +66,11 @@ class AgentConfig:
     parameters_schema: Mapping[str, Any] | None = field(default=None, repr=False)
     tags: tuple[str, ...] = ()
     enabled: bool = True
+    demands: tuple[str, ...] = ()
+    command: tuple[str, ...] = field(default=(), repr=False)
+    parameters_as: str = "stdin"
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class AgentReader:
@@ -77,7 +93,7 @@ class AgentReader:
         )
 
     def section(self, given: Any, where: Where) -> dict[str, AgentConfig]:
-        """Read agents by their names, and see that those who call each other come to an end."""
+        """Read agents by their names."""
         if not isinstance(given, dict):
             self.report.add(where, f"found {described(given)}", "agents by their names")
             return {}
@@ -86,7 +102,6 @@ class AgentReader:
             self._check_name(name, (*where, name))
             if (agent := self.read(name, item, (*where, name))) is not None:
                 found[name] = agent
-        self._check_calls(found)
         return found
 
     def graphs(self, given: Any, where: Where, taken: Container[str]) -> dict[str, AgentConfig]:
@@ -124,13 +139,11 @@ class AgentReader:
             expected = "a mapping, or ./file.py:graph"
             self.report.add(where, f"found {described(given)}", expected, hint)
             return None
-        kind = given.get(
-            "type", AUTONOMOUS if "model" in given or "path" not in given else GRAPH_KIND
-        )
+        kind = kind_of_agent(given)
         if kind == GRAPH_KIND:
             return self._graph(name, given, where)
-        if kind in KINDS and kind != AUTONOMOUS:
-            return AgentConfig(name, self._source(where), kind)
+        if kind == PROCEDURAL_KIND:
+            return self._procedural(name, given, where)
         return self._autonomous(name, given, where)
 
     def _graph(self, name: str, given: Any, where: Where) -> AgentConfig | None:
@@ -141,26 +154,12 @@ class AgentReader:
         )
         if not isinstance(said, dict):
             return None
+        if not fits:
+            self.read_hooks(name, said.get("hooks"), (*where, "hooks"))  # more may be wrong
+            return None
         said = GRAPH.known(said)
-        hooks = self.read_hooks(name, said.get("hooks"), (*where, "hooks"))
-        return (
-            None
-            if not fits
-            else AgentConfig(
-                name=name,
-                source=self._source(where),
-                kind=GRAPH_KIND,
-                path=said["path"],
-                description=said.get("description", ""),
-                output_schema=said.get("output_schema"),
-                hooks=hooks,
-                on_crash=said.get("on_crash", "resume"),
-                timeout_seconds=said.get("timeout_seconds"),
-                parameters_schema=said.get("parameters_schema"),
-                tags=tuple(said.get("tags", ())),
-                enabled=said.get("enabled", True),
-            )
-        )
+        shared = self._shared(name, said, where, on_crash="resume")
+        return AgentConfig(kind=GRAPH_KIND, path=said["path"], **shared)
 
     def _fits(self, given: Any, where: Where) -> bool:
         """Say whether a mapping is that of a graph."""
@@ -175,45 +174,88 @@ class AgentReader:
             return True
         return False
 
+    def _procedural(self, name: str, given: Mapping[str, Any], where: Where) -> AgentConfig:
+        """Read a function or a program. Nothing is imported, and nothing is looked for."""
+        before = len(self.report.problems)
+        said = self._said(given, PROCEDURAL, where)
+        if len(self.report.problems) == before:
+            self._check_procedural(said, where)
+        return AgentConfig(
+            kind=PROCEDURAL_KIND,
+            path=said.get("path", ""),
+            command=tuple(said.get("command", ())),
+            **{key: said[key] for key in PROGRAM if key in said},
+            **self._shared(name, said, where),
+        )
+
+    def _check_procedural(self, said: Mapping[str, Any], where: Where) -> None:
+        """See that there is either a function or a program, and keys for that alone."""
+        if "path" in said and "command" in said:
+            self.report.add((*where, "command"), "both `path` and `command`", "one of them")
+        elif "command" in said and not said["command"]:
+            self.report.add((*where, "command"), "found an empty list", "a program")
+        elif "command" not in said and "path" not in said:
+            expected = "path: ./file.py:function, or command: [program, argument]"
+            self.report.add(where, "a procedural agent that has nothing to do", expected)
+        for key in PROGRAM if "command" not in said else ():
+            if key in said and "path" in said:
+                found = f"`{key}`, which is for a `command`, beside `path`"
+                self.report.add((*where, key), found, "a function without it")
+
     def _autonomous(self, name: str, given: Mapping[str, Any], where: Where) -> AgentConfig:
         before = len(self.report.problems)
-        said = self._said(given, where)
+        said = self._said(given, AGENT, where)
         if "model" not in given and len(self.report.problems) == before:
             hint = "an agent without one says type: graph or type: procedural"
             self.report.add(where, "`model` is missing", "a model to ask", hint)
-        self._check_schema(said.get("output_schema"), (*where, "output_schema"))
         model = self.models.read(said["model"], (*where, "model")) if "model" in said else None
         return AgentConfig(
-            name=name,
-            source=self._source(where),
             model=model,
             system_prompt=said.get("system_prompt", ""),
-            description=said.get("description", ""),
             tools=self.tools.tools(name, said.get("tools"), (*where, "tools")),
             mcp=self.tools.servers(said.get("mcp"), (*where, "mcp")),
-            output_schema=said.get("output_schema"),
             max_iterations=said.get("max_iterations"),
             model_timeout=said.get("model_timeout"),
-            hooks=self.read_hooks(name, said.get("hooks"), (*where, "hooks")),
-            parameters_schema=said.get("parameters_schema"),
-            tags=tuple(said.get("tags", ())),
-            enabled=said.get("enabled", True),
+            **self._shared(name, said, where),
         )
 
-    def _said(self, given: Mapping[str, Any], where: Where) -> dict[str, Any]:
+    def _said(
+        self, given: Mapping[str, Any], keys: Mapping[str, Check], where: Where
+    ) -> dict[str, Any]:
         """Give the keys of an agent that are known, and fit."""
         known = {}
         for key, value in given.items():
-            if key in AGENT_WORDS and key not in AGENT:
+            if key not in keys and AGENT_WORDS.get(key) in keys:
                 hint = f"did you mean {AGENT_WORDS[key]!r}?"
-                found, expected = f"unknown key {key!r}", f"one of: {', '.join(AGENT)}"
+                found, expected = f"unknown key {key!r}", f"one of: {', '.join(keys)}"
                 self.report.add((*where, key), found, expected, hint)
             else:
                 known[key] = value
-        said = fitting(known, AGENT, where, self.report)
-        for key in {"system_prompt", "description"} & said.keys():
-            said[key] = self.environment.expand(said[key], (*where, key))
+        said = fitting(known, keys, where, self.report)
+        for key in _EXPANDED:
+            if key in said:
+                said[key] = self.environment.expand(said[key], (*where, key))
         return said
+
+    def _shared(
+        self, name: str, said: Mapping[str, Any], where: Where, *, on_crash: str = "fail"
+    ) -> dict[str, Any]:
+        """Give what agents of all kinds have in common."""
+        for key in ("parameters_schema", "output_schema"):
+            self._check_schema(said.get(key), (*where, key))
+        return {
+            "name": name,
+            "source": self._source(where),
+            "description": said.get("description", ""),
+            "parameters_schema": said.get("parameters_schema"),
+            "output_schema": said.get("output_schema"),
+            "hooks": self.read_hooks(name, said.get("hooks"), (*where, "hooks")),
+            "tags": tuple(said.get("tags", ())),
+            "demands": tuple(dict.fromkeys(said.get("demands", ()))),
+            "on_crash": said.get("on_crash", on_crash),
+            "timeout_seconds": said.get("timeout_seconds"),
+            "enabled": said.get("enabled", True),
+        }
 
     def _check_name(self, name: Any, where: Where) -> None:
         if not (isinstance(name, str) and AGENT_NAME.fullmatch(name)):
@@ -221,47 +263,17 @@ class AgentReader:
             self.report.add(where, f"the agent name {name!r}", expected, "a name is no path")
 
     def _check_schema(self, schema: Mapping[str, Any] | None, where: Where) -> None:
+        from checkrail.builtin import BuiltinConfigError
         from checkrail.builtin.schema_check import compiled
 
         if schema is None:
             return
         try:
-            compiled("output_schema", dict(schema))
+            compiled(str(where[-1]), dict(schema), f"`{where[-1]}`")
         except BuiltinConfigError as error:
             self.report.add(where, f"found {error.found}", error.expected)
-
-    def _check_calls(self, agents: Mapping[str, AgentConfig]) -> None:
-        for agent in agents.values():
-            for tool in agent.tools:
-                if tool.agent is None:
-                    continue
-                if tool.agent not in agents:
-                    self.report.unknown(tool.where, "agent", tool.agent, agents)
-                else:
-                    self._check_called(tool, agents[tool.agent])
-        self._check_circles(agents)
-
-    def _check_called(self, tool: ToolConfig, agent: AgentConfig) -> None:
-        if agent.kind != AUTONOMOUS:
-            found = f"the agent {agent.name!r}, which is of type {agent.kind}"
-            self.report.add(tool.where, found, "an autonomous agent: others cannot be tools yet")
-        elif not TOOL_NAME.fullmatch(agent.name):
-            expected = "a name of up to 64 letters of a to z, digits, - and _"
-            self.report.add(tool.where, f"{agent.name!r}, which is no name for a tool", expected)
-
-    def _check_circles(self, agents: Mapping[str, AgentConfig]) -> None:
-        """Report agents that call each other without end: whoever is left when leaves fall."""
-        calls = {
-            name: [tool for tool in agent.tools if tool.agent in agents]
-            for name, agent in agents.items()
-        }
-        while calls := _without_leaves(calls):
-            path = [next(iter(calls))]
-            while (tool := calls[path[-1]][0]).agent not in path:
-                path.append(str(tool.agent))
-            circle = " → ".join((*path[path.index(str(tool.agent)) :], str(tool.agent)))
-            self.report.add(tool.where, f"a circle: {circle}", "agents that come to an end")
-            calls[path[-1]].remove(tool)
+        except CheckrailError as error:
+            self.report.add(where, str(error))
 
     def _imported(self, reference: str, where: Where) -> Sequence[Any]:
         try:
@@ -275,14 +287,3 @@ class AgentReader:
         line = self.report.line(where)
         place = self.report.file if line is None else f"{self.report.file}:{line}"
         return f"{place} {spelled(where)}".rstrip()
-
-
-def _without_leaves(calls: dict[str, list[ToolConfig]]) -> dict[str, list[ToolConfig]]:
-    """Leave out agents that call none, then those that call only such, and so on."""
-    while leaves := {name for name, tools in calls.items() if not tools}:
-        calls = {
-            name: [tool for tool in tools if tool.agent not in leaves]
-            for name, tools in calls.items()
-            if name not in leaves
-        }
-    return calls

@@ -101,7 +101,7 @@ class Builder:
 
     def _target(self, entry: Entry) -> Target | None:
         try:
-            return target_of(entry, self.importer)
+            return target_of(entry, self.importer, self.defaults)
         except NotLoadedError as error:
             self._not_loaded(entry, error)
         except BuiltinConfigError as error:
@@ -136,7 +136,8 @@ class Builder:
 
     def _refused(self, entry: Entry, problem: str, remedy: str, *telling: str) -> None:
         """Report what the engine or an action refused, at the first key that it speaks of."""
-        words = [word for part in re.findall(r"\w+", problem) for word in (part, part.rstrip("s"))]
+        parts = re.findall(r"\w+", problem)
+        words = [word for part in parts for word in (part, part.rstrip("s"), part.lower())]
         if "background" in words:
             words.append("mode")  # async is another word for it
         if problem.startswith("it "):  # what was imported, and not how it is to be treated

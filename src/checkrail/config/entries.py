@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkrail.config.environment import Environment
 from checkrail.config.kinds import fitting, hook_form, mapping
@@ -13,7 +13,12 @@ from checkrail.config.objects import Defaults
 from checkrail.config.problems import Report, Where, described
 from checkrail.config.schema import VERBATIM, entry_keys, models, owners
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 _TELLING = "path, module and function, builtin, block, set, redact, command"
+_LEAST_SECRET = 8
+"""A shorter text is no secret, and taking it out would tear messages apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,10 @@ class EntryReader:
 
     def _expanded(self, key: str, value: Any, where: Where) -> Any:
         if key not in VERBATIM:
-            return self.environment.expand(value, where)
+            found = self.environment.expand(value, where)
+            if key == "secret" and found is value and len(value) >= _LEAST_SECRET:
+                self.report.secrets[value] = "(the secret)"
+            return found
         if "${" in value:
             self.report.add(where, f"a variable in `{key}`", "the thing itself")
         return value
@@ -146,13 +154,22 @@ class EntryReader:
         model = models().get(kind)
         if model is None:
             return _check_imported(said, kind, self.report, partial=partial)
-        data = {key: value for key, value in said.keys.items() if key in model.model_fields}
-        if "timeout_seconds" in model.model_fields and "timeout" in said.keys:
-            data["timeout_seconds"] = said.keys["timeout"]
-        if "on_error" in model.model_fields and self.defaults.on_error is not None:
-            data.setdefault("on_error", self.defaults.on_error)
         at = {**said.at, "": said.where}
+        data = fields_of(said.keys, model, self.defaults)
         return check_model(model, data, at, self.report, partial=partial)
+
+
+def fields_of(
+    keys: Mapping[str, Any], model: type[BaseModel], defaults: Defaults
+) -> dict[str, Any]:
+    """Give what the keys of a hook say of its action; what holds for all hooks is among it."""
+    data = {key: value for key, value in keys.items() if key in model.model_fields}
+    if "timeout_seconds" in model.model_fields:
+        timeout = keys.get("timeout", defaults.timeout)
+        data |= {} if timeout is None else {"timeout_seconds": timeout}
+    if "on_error" in model.model_fields and defaults.on_error is not None:
+        data.setdefault("on_error", defaults.on_error)
+    return data
 
 
 def _check_imported(said: Said, kind: str, report: Report, *, partial: bool) -> bool:

@@ -84,7 +84,24 @@ something = Kind("something", lambda value: value is not None)
 mapping = Kind("a mapping", lambda value: isinstance(value, dict))
 patterns = ListOf(text, "a pattern or a list of patterns", or_one=True)
 texts = ListOf(text, "a list of texts")
+command = ListOf(text, "a program and its arguments, as a list")
 behaviour = Choice(("continue", "block", "ignore"))
+
+
+def secret(value: Any, where: Where, report: Report) -> bool:
+    """Let a text pass; what stands in its place is told to nobody."""
+    if isinstance(value, str) and value.strip():
+        return True
+    report.add(where, "found something else", "a text, such as ${NAME}")
+    return False
+
+
+def secrets(value: Any, where: Where, report: Report) -> bool:
+    """Let a mapping of texts pass; what its texts are is told to nobody."""
+    if not mapping(value, where, report):
+        return False
+    fits = [secret(item, (*where, key), report) for key, item in value.items()]
+    return all(fits)
 
 
 def anything(_value: Any, _where: Where, _report: Report) -> bool:

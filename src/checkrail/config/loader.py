@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from checkrail.actions.outside import Outside
+from checkrail.config.agent_keys import blueprint_of
 from checkrail.config.agent_tools import CheckTools
-from checkrail.config.agents import AGENT_NAME, AgentConfig, AgentReader
+from checkrail.config.agents import AgentConfig
 from checkrail.config.builder import Builder
 from checkrail.config.document import FORMATS, Document, parse, read
 from checkrail.config.dotenv import set_in_environment
-from checkrail.config.entries import Entry, EntryReader
+from checkrail.config.entries import EntryReader
 from checkrail.config.environment import Environment
+from checkrail.config.hook_section import build_hooks
 from checkrail.config.imports import Expected, load_object
-from checkrail.config.kinds import hook_form, is_reference, seconds, text
 from checkrail.config.modules import files_of, importable, own_modules
-from checkrail.config.problems import Problem, Report, Where, described, scrubbed
+from checkrail.config.problems import Problem, Report, scrubbed
 from checkrail.config.project import is_foreign
-from checkrail.config.schema import blueprint_of
+from checkrail.config.roster import Roster, agents_folder, blueprint_files
 from checkrail.config.server import ServerConfig
 from checkrail.config.server_reader import ServerReader
 from checkrail.config.settings import Settings, read_settings, top_level
 from checkrail.config.targets import Importer
 from checkrail.config.variables import Variables, read_variables
-from checkrail.engine.errors import UnknownPointError, suggestion
+from checkrail.engine.errors import suggestion
 from checkrail.engine.hook import HookSpec
-from checkrail.engine.points import ALIASES, HookPoint, places
-
-log = logging.getLogger("checkrail.config")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What a file holds.
 
-    `files` are the file itself, the Python files of its hooks and its `.env`; `digest` changes with
-    any of them. `modules` are what was imported for it; `base` is where its relative paths start.
+    `files` are the file itself, the Python files of its hooks, its `.env` and the files of agents
+    in its `folder` of them; `digest` changes with any of them. `modules` are what was imported for
+    it; `base` is where its relative paths start; `definitions` are as they stand in the file.
     """
 
     specs: tuple[HookSpec, ...] = field(repr=False)
@@ -54,6 +53,8 @@ class Loaded:
     secrets: Mapping[str, str] = field(repr=False, default_factory=dict)
     agents: Mapping[str, AgentConfig] = field(default_factory=dict)
     server: ServerConfig = field(default_factory=ServerConfig)
+    folder: Path | None = None
+    definitions: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     def scrubbed(self, text: str) -> str:
         """Take the values of the variables that the file uses out of a text."""
@@ -65,15 +66,21 @@ class Loaded:
         return load_object(path, self.base, label, expected, roots=roots, secrets=self.secrets)
 
 
-def load(path: str | Path, *, check_tools: CheckTools | None = None) -> Loaded:
+def load(
+    path: str | Path,
+    *,
+    check_tools: CheckTools | None = None,
+    outside: Outside | None = None,
+) -> Loaded:
     """Load a file, or raise `ConfigError` with everything that is wrong with it.
 
-    `check_tools` has more to say of the tools of agents than that they can be imported.
+    `check_tools` has more to say of the tools of agents than that they can be imported. `outside`
+    is what hooks use that call services and agents.
     """
     path = Path(path)
     report = Report(str(path))
     document = read(path, report)
-    return _loaded(document, report, path.absolute(), check_tools)
+    return _loaded(document, report, path.absolute(), check_tools, outside)
 
 
 def load_text(
@@ -81,6 +88,8 @@ def load_text(
     format: str = "yaml",
     base: str | Path | None = None,
     name: str = "<text>",
+    *,
+    outside: Outside | None = None,
 ) -> Loaded:
     """Load a document that is no file; its relative paths start from `base`."""
     if format not in FORMATS.values():
@@ -89,38 +98,7 @@ def load_text(
     report = Report(name)
     folder = Path.cwd() if base is None else Path(base)
     document = parse(text.encode(errors="surrogatepass"), format, folder, report)
-    return _loaded(document, report, None, None)
-
-
-def load_blueprint_hooks(
-    agent_name: str,
-    hooks: Mapping[str, Any],
-    *,
-    base: str | Path | None = None,
-    settings: Settings | None = None,
-    definitions: Mapping[str, Any] | None = None,
-    name: str | None = None,
-    lines: Mapping[Where, int] | None = None,
-) -> tuple[HookSpec, ...]:
-    """Load the hooks of an agent's blueprint; unnamed ones are called `<agent>.<point>`.
-
-    `lines` are those of the document that the blueprint came from, by places that begin with
-    `hooks`; without them, problems tell the place alone.
-    """
-    report = Report(name or f"agent {agent_name!r}", lines)
-    if not AGENT_NAME.fullmatch(agent_name):
-        expected = "letters, digits, and - _ . between them"
-        report.add((), f"the agent name {agent_name!r}", expected, "a name is no path")
-    importer = Importer(Path.cwd() if base is None else Path(base))
-    settings = settings or Settings()
-    builder = Builder(report, importer, settings.defaults, f"{agent_name}.")
-    reader = EntryReader(report, Environment(settings.env_allow, report), settings.defaults)
-    reader.define(dict(definitions or {}), ("definitions",))
-    _build(dict(hooks), ("hooks",), reader, builder)
-    report.raise_if_any(sorted(importer.files))
-    for warning in report.warnings:
-        log.warning("%s", warning)
-    return tuple(builder.specs.values())
+    return _loaded(document, report, None, None, outside)
 
 
 def _loaded(
@@ -128,6 +106,7 @@ def _loaded(
     report: Report,
     file: Path | None,
     check_tools: CheckTools | None,
+    outside: Outside | None,
 ) -> Loaded:
     own = () if file is None else (file,)
     if document is None:
@@ -138,7 +117,9 @@ def _loaded(
     _check_said(document.data, report)
     variables = read_variables(top.get("env"), document.base, report)
     with set_in_environment(variables.values):
-        return _loaded_with(variables, document, top, report, own=own, check_tools=check_tools)
+        return _loaded_with(
+            variables, document, top, report, own=own, check_tools=check_tools, outside=outside
+        )
 
 
 def _loaded_with(
@@ -149,29 +130,34 @@ def _loaded_with(
     *,
     own: tuple[Path, ...],
     check_tools: CheckTools | None,
+    outside: Outside | None,
 ) -> Loaded:
     """Load what stands in a file; its variables are set."""
+    folder = agents_folder(own[0] if own else None, document.data)
+    blueprints = blueprint_files(folder)
     settings = read_settings(top, document.base, report, variables.allowed)
     environment = Environment(settings.env_allow, report)
-    server = ServerReader(environment, document.base).read(top, variables.values)
-    importer = Importer(document.base)
+    server = ServerReader(environment, document.base).read(
+        top, variables.values, imports=bool(blueprints)
+    )
+    importer = Importer(document.base, outside=outside or _outside(server))
     reader = EntryReader(report, environment, settings.defaults)
     before = {*sys.modules}
     folders = (*settings.python_path, *server.import_path)
     with importable(settings.python_path, server.import_path):
         reader.define(top.get("definitions"), ("definitions",))
         builder = Builder(report, importer, settings.defaults, _prefix(document.data))
-        _build(top.get("hooks"), ("hooks",), reader, builder)
-        agents = _agents(document.data, reader, importer, check_tools)
+        build_hooks(top.get("hooks"), ("hooks",), reader, builder)
+        agents = _agents(document.data, reader, builder, check_tools, blueprints)
         modules = own_modules(before, importer.files, folders)
-        named = {variables.file} if variables.file else set()
+        named = {*blueprints, *([variables.file] if variables.file else ())}
         files = (*own, *sorted(importer.files | files_of(modules) | named))
-        report.raise_if_any(files)
+        report.raise_if_any((*files, *([folder] if folder and folder.is_dir() else ())))
     report.warn_of_left()
     return Loaded(
         specs=tuple(builder.specs.values()),
         settings=settings,
-        warnings=tuple(report.warnings),
+        warnings=report.all_warnings(),
         file=own[0] if own else None,
         base=document.base,
         files=files,
@@ -180,7 +166,14 @@ def _loaded_with(
         secrets=report.secrets,
         agents=agents,
         server=server,
+        folder=folder,
+        definitions=top.get("definitions") or {},
     )
+
+
+def _outside(server: ServerConfig) -> Outside:
+    """Give what hooks use where there is no server: the file says where they may go."""
+    return Outside(secret=server.outbound.webhook_secret, allow=server.outbound.allow)
 
 
 def _prefix(data: Any) -> str:
@@ -191,23 +184,19 @@ def _prefix(data: Any) -> str:
 def _agents(
     data: Any,
     reader: EntryReader,
-    importer: Importer,
+    builder: Builder,
     check_tools: CheckTools | None,
+    files: Iterable[Path],
 ) -> dict[str, AgentConfig]:
-    def hooks(name: str, given: Any, where: Where) -> tuple[HookSpec, ...]:
-        builder = Builder(reader.report, importer, reader.defaults, f"{name}.")
-        _build(given, where, reader, builder)
-        return tuple(builder.specs.values())
-
-    agents = AgentReader(reader.environment, importer, hooks, check_tools)
+    roster = Roster(builder.importer, check_tools)
     blueprint = blueprint_of(data)
     if blueprint is not None:
-        agent = agents.blueprint(data, blueprint)
-        return {} if agent is None else {agent.name: agent}
-    if not isinstance(data, dict):
-        return {}
-    found = agents.section(data["agents"], ("agents",)) if "agents" in data else {}
-    return found | agents.graphs(data.get("graphs"), ("graphs",), found)
+        roster.blueprint_alone(data, blueprint, reader)
+    elif isinstance(data, dict):
+        roster.add_sections(data, reader)
+        roster.add_files(files, reader)
+        roster.check(builder)
+    return roster.agents
 
 
 def _check_said(data: Any, report: Report) -> None:
@@ -215,67 +204,8 @@ def _check_said(data: Any, report: Report) -> None:
     meant = "if no hooks are meant, write hooks: {}"
     if data is None or data == {}:
         report.add((), "an empty file", "hooks", meant)
-    elif isinstance(data, dict) and "hooks" in data and data["hooks"] is None:
+    elif isinstance(data, dict) and data.get("hooks", {}) is None and blueprint_of(data) is None:
         report.add(("hooks",), "found nothing", "points and their hooks", meant)
-
-
-def _build(hooks: Any, where: Where, reader: EntryReader, builder: Builder) -> None:
-    """Read everything under `hooks`: an object by its path, and the hooks of each point."""
-    report = reader.report
-    if hooks is None:
-        return
-    if not isinstance(hooks, dict):
-        expected = "a mapping: `path`, or points and their hooks"
-        hint = f"write hooks: {{path: {hooks}}}" if is_reference(hooks) else ""
-        report.add(where, f"found {described(hooks)}", expected, hint)
-        return
-    _build_object(hooks, where, reader, builder)
-    points = {key: value for key, value in hooks.items() if key not in ("path", "timeout")}
-    builder.add_entries([*_entries(points, where, reader)])
-
-
-def _build_object(
-    hooks: Mapping[str, Any], where: Where, reader: EntryReader, builder: Builder
-) -> None:
-    report, at = reader.report, (*where, "path")
-    timeout = hooks.get("timeout")
-    if timeout is not None and not seconds(timeout, (*where, "timeout"), report):
-        timeout = None
-    if "path" in hooks and text(hooks["path"], at, report):
-        before = len(report.problems)
-        path = reader.environment.expand(hooks["path"], at)
-        if len(report.problems) == before:
-            builder.add_object(path, timeout, at)
-    elif "timeout" in hooks and "path" not in hooks:
-        hint = "defaults.timeout is for all hooks"
-        found = "`timeout` without `path`"
-        report.add((*where, "timeout"), found, "a `path` that it is for", hint)
-
-
-def _entries(points: Mapping[str, Any], where: Where, reader: EntryReader) -> Iterator[Entry]:
-    for point, given in points.items():
-        at = (*where, point)
-        known = _is_point(point, at, reader.report)
-        if given is None:
-            continue
-        if not isinstance(given, (dict, list)):
-            expected = "a hook, or a list of hooks"
-            reader.report.add(at, f"found {described(given)}", expected, hook_form(given))
-            continue
-        items = given if isinstance(given, list) else [given]
-        for number, item in enumerate(items):
-            entry = reader.read(item, point, (*at, number) if isinstance(given, list) else at)
-            if known:
-                yield entry
-
-
-def _is_point(name: str, where: Where, report: Report) -> bool:
-    try:
-        places(name)
-    except UnknownPointError:
-        report.unknown(where, "point", name, [*HookPoint, *ALIASES])
-        return False
-    return True
 
 
 def _digest(document: str, files: Iterable[Path]) -> str:

@@ -75,6 +75,14 @@ class Report:
         self.foreign = False
         self.left: list[Where] = []
         self._shared: dict[str, tuple[int, list[Where]]] = {}
+        self._parts: list[Report] = []
+
+    def part(self, file: str) -> Report:
+        """Give the report of another file that belongs to this one: it is told with it."""
+        made = Report(file)
+        made.secrets = self.secrets
+        self._parts.append(made)
+        return made
 
     def add(
         self,
@@ -101,6 +109,10 @@ class Report:
     def warn(self, where: Where, found: str, hint: str = "") -> None:
         """Add something that is worth saying but stops nothing."""
         self.warnings.append(self._problem(where, found, "", hint, None))
+
+    def all_warnings(self) -> tuple[Problem, ...]:
+        """Give what is worth saying of the file and of its parts."""
+        return tuple(warning for each in (self, *self._parts) for warning in each.warnings)
 
     def leave(self, where: Where) -> None:
         """Note a key that is right in the file, but that nobody here acts on."""
@@ -140,9 +152,11 @@ class Report:
         return self.lines.get(where)
 
     def raise_if_any(self, files: Iterable[Path] = ()) -> None:
-        """Raise everything that was found, in the order of the file."""
-        if self.problems:
-            raise ConfigError(sorted(self.problems, key=lambda p: p.line or 0), files)
+        """Raise everything that was found, in the order of the file and then of its parts."""
+        reports = (self, *self._parts)
+        found = [p for each in reports for p in sorted(each.problems, key=lambda p: p.line or 0)]
+        if found:
+            raise ConfigError(found, files)
 
     def _problem(
         self,

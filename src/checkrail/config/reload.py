@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checkrail.actions.outside import Outside
 from checkrail.config.loader import Loaded, load
 from checkrail.config.modules import anew
 from checkrail.config.problems import ConfigError, Problem
+from checkrail.config.roster import FOLDER, blueprint_files
 from checkrail.engine.errors import CheckrailError, HookRefusedError
 
 if TYPE_CHECKING:
@@ -26,19 +28,23 @@ _LOOK_EVERY = 1000  # ms
 _CLOCK_STEP = 20_000_000  # ns: file systems read a clock that ticks, and may be this far behind
 _NOT_THERE = (0, 0)
 
-Stamp = dict[Path, tuple[int, int]]  # when it was written, and its size
+Stamp = dict[Path, object]  # when it was written and its size; of a folder, what is in it
 
 
 class Reloader:
     """Keeps the hooks of a file in a registry; hooks that others registered there stay."""
 
-    def __init__(self, path: str | Path, registry: HookRegistry) -> None:
+    def __init__(
+        self, path: str | Path, registry: HookRegistry, outside: Outside | None = None
+    ) -> None:
         self.path = Path(path)
         self.registry = registry
+        self.outside = outside
         self.loaded: Loaded | None = None
         self.last_error: ConfigError | None = None
         self._lock = threading.Lock()
-        self._files: tuple[Path, ...] = (self.path.absolute(),)
+        file = self.path.absolute()
+        self._files: tuple[Path, ...] = (file, file.parent / FOLDER)
         self._stamp: Stamp = {}
 
     def load(self) -> Loaded:
@@ -58,7 +64,7 @@ class Reloader:
         return True
 
     async def watch(self) -> None:
-        """Reload whenever the file or one of its Python files changes, until cancelled."""
+        """Reload whenever one of its files changes, or another agent comes, until cancelled."""
         while True:
             async for _ in _changes(self._files):
                 if _stamp(self._files) != self._stamp:
@@ -73,14 +79,15 @@ class Reloader:
         self._stamp = _stamp(self._files)
         try:
             with anew(known):
-                loaded = load(self.path)
+                loaded = load(self.path, outside=self.outside)
                 self._swap(loaded)
         except ConfigError as error:
             self.last_error = error
             self._watched((*self._files, *error.files), started)
             raise
         self.loaded, self.last_error = loaded, None
-        self._watched(loaded.files, started)
+        folder = () if loaded.folder is None else (loaded.folder,)
+        self._watched((*loaded.files, *folder), started)
         for warning in loaded.warnings:
             log.warning("%s", warning)
         return loaded
@@ -125,10 +132,12 @@ async def _changes(files: Iterable[Path]) -> AsyncIterator[None]:
         message = 'watching files needs watchfiles. Run: pip install "checkrail[config]"'
         raise CheckrailError(message) from error
     wanted = {str(file) for file in files}
+    within = {str(file) for file in files if file.is_dir()}
     folders = {file.parent for file in files if file.parent.is_dir()}
     async for _ in awatch(
         *folders,
-        watch_filter=lambda _change, path: path in wanted,
+        *within,
+        watch_filter=lambda _change, path: path in wanted or str(Path(path).parent) in within,
         recursive=False,
         rust_timeout=_LOOK_EVERY,
         yield_on_timeout=True,
@@ -137,15 +146,16 @@ async def _changes(files: Iterable[Path]) -> AsyncIterator[None]:
 
 
 def _stamp(files: Iterable[Path]) -> Stamp:
-    """Tell files apart from what they were: by time and size."""
-    found = {}
+    """Tell files apart from what they were: by time and size, and folders by their agents."""
+    found: Stamp = {}
     for file in files:
         try:
             stat = file.stat()
         except OSError:
             found[file] = _NOT_THERE
         else:
-            found[file] = (stat.st_mtime_ns, stat.st_size)
+            folder = file.is_dir()
+            found[file] = blueprint_files(file) if folder else (stat.st_mtime_ns, stat.st_size)
     return found
 
 

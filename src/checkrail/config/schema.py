@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from checkrail.config.kinds import (
     Check,
     Choice,
-    Kind,
     anything,
     count,
     flag,
@@ -20,12 +19,13 @@ from checkrail.config.kinds import (
     on_error,
     patterns,
     seconds,
+    secret,
+    secrets,
     something,
     text,
     texts,
     whole,
 )
-from checkrail.config.server_keys import Members, reference
 from checkrail.engine.matchers import FIELDS
 from checkrail.engine.points import Lane
 
@@ -60,7 +60,7 @@ LOADED: dict[str, dict[str, Check]] = {
 """Keys of the types whose hooks are imported."""
 
 VERBATIM = frozenset(
-    {"name", "type", "$ref", "mode", "lane", "when", "module", "function", "builtin"}
+    {"name", "type", "$ref", "mode", "lane", "when", "module", "function", "builtin", "agent_name"}
 )
 """Keys whose texts are names or expressions: no variable is put into them."""
 
@@ -84,6 +84,8 @@ TOP: dict[str, Check] = {
     "retention": anything,
     "outbound": anything,
     "limits": anything,
+    "approvals": anything,
+    "agents_api": anything,
     "dependencies": anything,
 }
 """Keys of the file itself; all from `server` on are for the run server."""
@@ -96,64 +98,6 @@ DEFAULTS: dict[str, Check] = {
 
 ENV: dict[str, Check] = {"allow": texts, "file": text}
 
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-GRAPH_KIND = "graph"
-KINDS = ("autonomous", GRAPH_KIND, "procedural")
-"""Kinds of agents."""
-
-_ANY_KIND: dict[str, Check] = {
-    "parameters_schema": mapping,
-    "tags": texts,
-    "demands": anything,
-    "enabled": flag,
-}
-
-AGENT: dict[str, Check] = {
-    "type": Choice(KINDS),
-    "model": anything,
-    "system_prompt": text,
-    "description": text,
-    "tools": anything,
-    "mcp": anything,
-    "output_schema": mapping,
-    "max_iterations": Kind("a whole number, 1 or more", _is_positive),
-    "model_timeout": seconds,
-    "hooks": anything,
-    **_ANY_KIND,
-}
-"""Keys of an autonomous agent; the last four are read by the run server."""
-
-POLICIES = ("resume", "fail", "restart")
-"""What becomes of a run whose process died."""
-
-GRAPH = Members(
-    {
-        "path": reference,
-        "type": Choice(KINDS),
-        "description": text,
-        "on_crash": Choice(POLICIES),
-        "timeout_seconds": seconds,
-        "hooks": anything,
-        **{key: AGENT[key] for key in (*_ANY_KIND, "output_schema")},
-    }
-)
-"""Keys of a graph."""
-
-AGENT_WORDS = {
-    **dict.fromkeys(("instructions", "prompt", "system", "system_message"), "system_prompt"),
-    **dict.fromkeys(("llm", "model_name"), "model"),
-    **dict.fromkeys(("functions", "handoffs", "subagents", "sub_agents"), "tools"),
-    **dict.fromkeys(("mcpServers", "mcp_servers", "servers"), "mcp"),
-    **dict.fromkeys(("output_type", "response_format", "schema"), "output_schema"),
-    **dict.fromkeys(("iterations", "max_steps", "max_turns"), "max_iterations"),
-    **dict.fromkeys(("timeout", "timeout_seconds"), "model_timeout"),
-    "kind": "type",
-}
-"""What keys of an agent are called elsewhere."""
 
 OTHER_PARTS = frozenset(
     {
@@ -235,21 +179,8 @@ def entry_keys() -> Mapping[str, Check]:
     """Give every key of a hook; the fields of actions are checked when the type is known."""
     imported = {key: check for keys in LOADED.values() for key, check in keys.items()}
     fields = dict.fromkeys(owners(), something) | dict.fromkeys(("replace", "stop"), anything)
-    return {"type": types(), **COMMON, **fields, **imported}
-
-
-def blueprint_of(data: Any) -> dict[str, Any] | None:
-    """Give what a file says of an agent, if the file is the blueprint of one."""
-    if not isinstance(data, dict) or "agents" in data:
-        return None
-    kind = data.get("type")
-    if kind == GRAPH_KIND and "path" in data:
-        known = {*GRAPH.keys}
-    elif "model" in data or kind == KINDS[0]:
-        known = AGENT.keys() | AGENT_WORDS.keys() - DEFAULTS.keys()
-    else:
-        return None
-    return {key: item for key, item in data.items() if key in known - {"hooks"}}
+    own: dict[str, Check] = {"headers": secrets, "secret": secret, "agent_name": text}
+    return {"type": types(), **COMMON, **fields, **imported, **own}
 
 
 def new_name(module: str) -> str | None:

@@ -67,6 +67,20 @@ class OutboundConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentsApiConfig:
+    """What agents that are made over HTTP may do; with `allow_code`, those of admins run code."""
+
+    allow_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalsConfig:
+    """Whose answers count when a hook asks; admins' always do."""
+
+    roles: tuple[str, ...] = ("admin", "member")
+
+
+@dataclass(frozen=True, slots=True)
 class LimitsConfig:
     """How much one request, one run and one thread may take."""
 
@@ -103,6 +117,8 @@ class ServerConfig:
     retention: RetentionConfig = RetentionConfig()
     outbound: OutboundConfig = OutboundConfig()
     limits: LimitsConfig = LimitsConfig()
+    approvals: ApprovalsConfig = ApprovalsConfig()
+    agents_api: AgentsApiConfig = AgentsApiConfig()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     import_path: tuple[Path, ...] = ()
     packages: tuple[str, ...] = ()

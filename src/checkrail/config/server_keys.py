@@ -133,6 +133,8 @@ RETENTION = Members(
     )
 )
 
+APPROVALS = Members({"roles": ListOf(Choice(("admin", "member")), "a list of roles")})
+
 LIMITS = Members(
     dict.fromkeys(
         (
@@ -146,6 +148,8 @@ LIMITS = Members(
         positive,
     )
 )
+
+AGENTS_API = Members({"allow_code": flag})
 
 SERVER = Members(
     {

@@ -9,11 +9,12 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from checkrail.config import server_keys as keys
-from checkrail.config.agent_models import secret
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import text, texts
+from checkrail.config.kinds import secret, text, texts
 from checkrail.config.problems import Report, Where, described
 from checkrail.config.server import (
+    AgentsApiConfig,
+    ApprovalsConfig,
     AuthConfig,
     CheckpointerConfig,
     HttpConfig,
@@ -32,6 +33,7 @@ _DATABASES = ("postgresql", "postgres", "sqlite")
 _EXPECTED = "postgresql://user:password@host/name or sqlite:///file"
 _LEAST_SECRET = 8
 _DEFAULT = ServerConfig()
+_IMPORTING = ("graphs", "agents", "auth", "http", "dependencies")
 _OUTBOUND = keys.Members({"allow": texts, "webhook_secret": secret})
 
 
@@ -43,10 +45,15 @@ class ServerReader:
         self.environment = environment
         self.base = base
 
-    def read(self, top: Mapping[str, Any], env: Mapping[str, str]) -> ServerConfig:
-        """Read everything; what is not said is as `ServerConfig` has it."""
+    def read(
+        self, top: Mapping[str, Any], env: Mapping[str, str], *, imports: bool = False
+    ) -> ServerConfig:
+        """Read everything; what is not said is as `ServerConfig` has it.
+
+        A project whose agents have files of their own `imports` too, whatever stands in its file.
+        """
         folders, packages = self._dependencies(top.get("dependencies"))
-        imports = top.keys() & {"graphs", "agents", "auth", "http", "dependencies"}
+        imports |= not top.keys().isdisjoint(_IMPORTING)
         return ServerConfig(
             **self._server(top),
             database=self._database(top),
@@ -60,6 +67,8 @@ class ServerReader:
             retention=RetentionConfig(**self._section("retention", keys.RETENTION, top)),
             outbound=self._outbound(top),
             limits=LimitsConfig(**self._section("limits", keys.LIMITS, top)),
+            agents_api=AgentsApiConfig(**self._section("agents_api", keys.AGENTS_API, top)),
+            approvals=self._approvals(top),
             env=env,
             import_path=tuple(dict.fromkeys((*folders, self.base))) if imports else (),
             packages=packages,
@@ -120,6 +129,11 @@ class ServerReader:
             allow=tuple(said.get("allow", ())),
             webhook_secret=None if given is None else self._webhook_secret(given),
         )
+
+    def _approvals(self, top: Mapping[str, Any]) -> ApprovalsConfig:
+        said = self._section("approvals", keys.APPROVALS, top)
+        roles = said.get("roles", _DEFAULT.approvals.roles)
+        return ApprovalsConfig(tuple(dict.fromkeys(("admin", *roles))))
 
     def _check_place(self, item: str, where: Where) -> None:
         from checkrail.actions.allowlist import AllowList

@@ -8,18 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checkrail.config.agent_keys import AGENT, blueprint_of
 from checkrail.config.environment import Environment
 from checkrail.config.kinds import ListOf, fitting, text
 from checkrail.config.objects import NO_DEFAULTS, Defaults
 from checkrail.config.problems import Report, Where, described
-from checkrail.config.schema import (
-    AGENT,
-    DEFAULTS,
-    OTHER_PARTS,
-    OTHER_SERVERS,
-    TOP,
-    blueprint_of,
-)
+from checkrail.config.schema import DEFAULTS, OTHER_PARTS, OTHER_SERVERS, TOP
 from checkrail.engine.points import ALIASES, HookPoint
 from checkrail.engine.records import History
 

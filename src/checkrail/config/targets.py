@@ -6,13 +6,16 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from checkrail.actions import ActionError, load, load_function
-from checkrail.config.entries import Entry
+from checkrail.actions.agent import UNSERVED
+from checkrail.actions.outside import Outside
+from checkrail.config.entries import Entry, fields_of
 from checkrail.config.modules import dotted_name, importable, is_local
-from checkrail.config.schema import is_off, models, new_name, renames
-from checkrail.engine.errors import UnreachableError, suggestion
+from checkrail.config.objects import Defaults
+from checkrail.config.schema import is_off, new_name, renames
+from checkrail.engine.errors import suggestion
 from checkrail.engine.event import Event
 from checkrail.engine.hook import Hook
 from checkrail.engine.points import CONTRACTS, Decision, Lane, places
@@ -20,6 +23,8 @@ from checkrail.engine.points import CONTRACTS, Decision, Lane, places
 BUILTIN_MODULE = "checkrail.builtin"
 REFUSING = frozenset({Decision.BLOCK, Decision.ASK, Decision.FAIL})
 _TOLD_BY = ("path", "builtin", "agent_name", "url", "command")
+_OUTSIDE = frozenset({"http", "agent"})
+"""Types that call others: while such a hook is off, nothing that it needs has to be there."""
 
 
 class NotLoadedError(Exception):
@@ -65,10 +70,12 @@ class Importer:
     """Imports what a file names, and remembers which files that were.
 
     A Python file in a package, or below one of the `roots`, is imported as a part of that package.
+    `outside` is what hooks of services and agents are made with.
     """
 
     base: Path
     roots: Sequence[Path] = ()
+    outside: Outside = field(default_factory=Outside)
     files: set[Path] = field(default_factory=set)
     broken: dict[str, ActionError] = field(default_factory=dict)
 
@@ -151,13 +158,13 @@ def _renamed(package: str) -> str:
     return f"rename it: {', '.join(known)}" if known else ""
 
 
-def target_of(entry: Entry, importer: Importer) -> Target:
+def target_of(entry: Entry, importer: Importer, defaults: Defaults) -> Target:
     """Make what a hook of a file calls, or raise `NotLoadedError` or `ActionError`."""
     if entry.type == "builtin":
         return _builtin(entry, str(entry.get("builtin")), "builtin")
     if entry.type == "python":
         return _python(entry, importer)
-    return _action(entry, importer)
+    return _action(entry, importer, defaults)
 
 
 def reference_of(entry: Entry) -> str:
@@ -224,21 +231,32 @@ def _in_background(entry: Entry) -> bool:
     return entry.get("background") is True or entry.get("mode") == "async"
 
 
-def _action(entry: Entry, importer: Importer) -> Target:
+def _action(entry: Entry, importer: Importer, defaults: Defaults) -> Target:
     from checkrail.actions import ACTION_TYPES
 
     action = ACTION_TYPES[entry.type]
-    fields = {
-        key: value for key, value in entry.said.keys.items() if key in action.fields.model_fields
-    }
-    name = reference_of(entry)
-    if action.served:
-        return stand_in(entry) if is_off(entry.said.keys) else _unserved(entry, name)
-    fn, decisions = action.build(fields, (entry.point,), importer.base)
-    on_error = _closed(entry) if "redact" in fields else None
-    lane = _lane(entry, decisions)
-    redacts = "redact" in fields
-    return Target(fn, name, entry.type, decisions, lane, on_error, redacts=redacts)
+    if entry.type in _OUTSIDE and is_off(entry.said.keys):
+        return stand_in(entry)
+    fields = fields_of(entry.said.keys, action.fields, defaults)
+    own = action.fields.model_fields.get("timeout_seconds")
+    fn, decisions = action.build(
+        fields,
+        (entry.point,),
+        importer.base,
+        outside=importer.outside,
+        timeout=entry.get("timeout", defaults.timeout),
+    )
+    return Target(
+        fn,
+        reference_of(entry),
+        entry.type,
+        decisions,
+        lane=_lane(entry, decisions),
+        on_error=_closed(entry) if "redact" in fields else None,
+        redacts="redact" in fields,
+        timeout=own.default if own else None,
+        warning=UNSERVED if action.served and not importer.outside.serving else "",
+    )
 
 
 def _lane(entry: Entry, decisions: frozenset[Decision] | None) -> str | None:
@@ -253,15 +271,3 @@ def _closed(entry: Entry) -> str | None:
     """Let a redaction that fails block, where that can be: what it was to hide must not pass."""
     able = all(CONTRACTS[place.point].block for place in places(entry.point))
     return "block" if able and entry.get("lane") != Lane.OBSERVE else None
-
-
-def _unserved(entry: Entry, name: str) -> Target:
-    """Give a hook whose service is not there: whenever it is called, it cannot reach it."""
-    problem = f"{entry.type} hooks need the run server, which is not running here"
-
-    def unreachable(_event: Any) -> NoReturn:
-        raise UnreachableError(problem)
-
-    limit = models()[entry.type].model_fields.get("timeout_seconds")
-    timeout = limit.default if limit else None
-    return Target(unreachable, name, entry.type, timeout=timeout, warning=problem)

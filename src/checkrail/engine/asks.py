@@ -30,6 +30,9 @@ class Question:
     digest: str
     context: Context
     timeout: float | None
+    key: str = ""
+    """The hook with its level, by a name that other processes know too."""
+    on_timeout: str = "block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,18 @@ class Approval:
 
 
 AskHandler = Callable[[Question], Awaitable[Approval]]
+"""Puts a question to somebody. One that says `keeps_time` sees to its timeout by itself."""
+
+
+class NoAnswer(TimeoutError):
+    """Raised by a handler that keeps the time: nobody has answered while they could."""
+
+
+class AnswerLater(BaseException):
+    """Raised by a handler to leave the work until there is an answer; it is no error.
+
+    The dispatch is given up. Whoever fired it fires it again, and the handler then knows more.
+    """
 
 
 async def settle_asks(d: Dispatch) -> None:
@@ -58,7 +73,9 @@ async def settle_asks(d: Dispatch) -> None:
         bound = call.bound
         try:
             refused, call.answer = await _refused(d, bound, ask)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, AnswerLater):
+                call.answer = "waiting"
             if held:
                 d.forget()
             raise
@@ -73,7 +90,15 @@ async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> tuple[Block | Fail | 
     seen = digest(d.value)
     reason = ask.reason or f"{bound.where} asks for approval"
     question = Question(
-        bound.spec.name, bound.point, reason, d.value, seen, d.scope.context, ask.timeout
+        bound.spec.name,
+        bound.point,
+        reason,
+        d.value,
+        seen,
+        d.scope.context,
+        ask.timeout,
+        bound.key,
+        ask.on_timeout,
     )
     try:
         approval = await _answer(d, bound, question)
@@ -100,11 +125,12 @@ async def _answer(d: Dispatch, bound: Bound, question: Question) -> object:
     handler = d.scope.ask(bound)
     if handler is None:
         return None
+    limit = None if getattr(handler, "keeps_time", False) else question.timeout
     try:
-        async with asyncio.timeout(question.timeout) as patience:
+        async with asyncio.timeout(limit) as patience:
             return await handler(question)
     except TimeoutError as error:
-        if patience.expired():
+        if patience.expired() or isinstance(error, NoAnswer):
             raise
         raise RuntimeError("the handler's own timeout") from error
 

@@ -250,7 +250,7 @@ class HookRecord(RecordDraft):
 
     @property
     def answer(self) -> str | None:
-        """What came of an `ask`: approved, denied, timeout, nobody or failed."""
+        """What came of an `ask`: approved, denied, timeout, nobody, failed, or waiting."""
         return self._call.answer if self._ended else None
 
     @property

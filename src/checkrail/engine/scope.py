@@ -98,6 +98,12 @@ class Scope:
         bound.lack(self.without)
         return bound
 
+    def asking(self, desk: AskHandler) -> Scope:
+        """Give a scope for the same work, where somebody else answers for the outermost level."""
+        made = self.bind()
+        made.desks = (desk, *self.desks[1:])
+        return made
+
     def lack(self, names: frozenset[str]) -> None:
         """Leave out hooks, named `level/hook`, here and beneath: this is work that they started."""
         self.without = names

@@ -16,6 +16,7 @@ from checkrail.engine.records import uuid7
 from checkrail.engine.values import plain
 from checkrail.runs import jsons
 from checkrail.runs.cancelling import Canceller
+from checkrail.runs.catalogue import Entry
 from checkrail.runs.errors import (
     ConflictError,
     InvalidError,
@@ -27,7 +28,7 @@ from checkrail.runs.errors import (
 from checkrail.runs.parts import Parts
 from checkrail.runs.requests import Asker, Idempotency, RunRequest, subject, with_subject
 from checkrail.runs.worker import Worker
-from checkrail.store import assistants, idempotency, records, runs, threads
+from checkrail.store import assistants, idempotency, records, runs, sessions, threads
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row
 
@@ -125,10 +126,21 @@ class Admission:
             context=_merged(assistant["context"], request.context),
         )
         now = time.time()
-        settings = self._parts.settings.agent(assistant["graph_id"])
+        agent = self._parts.catalogue.runnable(assistant["graph_id"])
+        if request.command is None and not request.resumes:
+            check_parameters(agent, request.input)
+        thread_id = request.thread_id or uuid7()
         row = {
             "run_id": request.run_id or uuid7(),
-            "thread_id": request.thread_id or uuid7(),
+            "thread_id": thread_id,
+            "session_id": _session_of(request, thread, thread_id),
+            "parent_run_id": request.parent_run_id,
+            "depth": request.depth,
+            "needs": agent.needs(request.demands),
+            "scope": request.scope,
+            "told": request.told,
+            "ready_at": None,
+            "kept": None,
             "assistant_id": assistant["assistant_id"],
             "agent_name": assistant["graph_id"],
             "owner": asker.keeps_as,
@@ -147,7 +159,7 @@ class Admission:
             "worker_id": None,
             "cancel": None,
             "due_at": now + request.after_seconds if request.after_seconds > 0 else None,
-            "timeout_seconds": request.timeout_seconds or settings.timeout_seconds,
+            "timeout_seconds": request.timeout_seconds or agent.config.timeout_seconds,
             "base_seq": 0,
             "last_seq": 0,
             "temporary": request.thread_id is None and not request.keep_thread,
@@ -160,14 +172,14 @@ class Admission:
         return _Draft(request, row, new_thread=thread is None)
 
     def _assistant(self, reads: Reads, assistant_id: str, asker: Asker) -> Row:
-        named = assistant_id in self._parts.graphs.names
+        named = assistant_id in self._parts.catalogue
         row = assistants.get(reads, own_assistant(assistant_id) if named else assistant_id)
         if row is None or (asker.owner is not None and row["owner"] not in (None, asker.owner)):
-            known = ", ".join(self._parts.graphs.names)
+            known = ", ".join(self._parts.catalogue.names)
             raise NotFoundError(
                 f"there is no assistant {assistant_id!r}. Agents of this server: {known}"
             )
-        if row["graph_id"] not in self._parts.graphs.names:
+        if row["graph_id"] not in self._parts.catalogue:
             raise ConflictError(
                 f"the assistant {assistant_id!r} is for the agent {row['graph_id']!r}, "
                 "which this server does not have any more"
@@ -218,11 +230,11 @@ class Admission:
         if row["due_at"] is not None:
             row["phase"] = "scheduled"
             tx.tell("clock", "")
-        elif free and self._worker.room > 0:
+        elif free and self._is_ours(row, request):
             self._worker.promised.add(row["run_id"])
             row |= self._begun()
         elif free:
-            row["phase"] = "starting"
+            row |= self._free()
             tx.tell("work", "")
         stored = {key: _stored(key, value) for key, value in row.items()}
         runs.add(tx, stored)
@@ -238,6 +250,17 @@ class Admission:
         changed = {key: value for key, value in noted.items() if thread[key] != value}
         if changed:  # one that was made just now has it all
             threads.change(tx, row["thread_id"], **changed)
+
+    def _is_ours(self, row: Row, request: RunRequest) -> bool:
+        """Say whether this process begins with a run as soon as it is kept."""
+        room = self._worker.room > 0 or (request.at_once and self._worker.takes_more)
+        return room and self._parts.fits(row["needs"])
+
+    def _free(self) -> dict[str, Any]:
+        """Give what a run becomes that anybody may take: without start hooks it is ready."""
+        if self._parts.has("on_run_start"):
+            return {"phase": "starting"}
+        return {"phase": "ready", "ready_at": time.time()}
 
     def _begun(self) -> dict[str, Any]:
         straight = not self._parts.has("on_run_start")
@@ -257,11 +280,13 @@ class Admission:
                 thread_id,
                 asker.keeps_as,
                 draft.row["created_at"],
+                session_id=draft.row["session_id"],
                 metadata={**draft.request.metadata, **_ids(draft.row)},
                 status="busy" if draft.row["due_at"] is None else "idle",
                 **self._parts.settings.thread_ttl(draft.row["created_at"]),
             )
             if threads.add(tx, made):
+                open_session(tx, draft.row, asker, draft.request)
                 return made
         thread = threads.lock(tx, thread_id)
         if thread is None:
@@ -292,6 +317,42 @@ class Admission:
             row["base_seq"] = (threads.get(tx, row["thread_id"]) or row)["last_seq"]
             return free
         return False
+
+
+def check_parameters(agent: Entry, given: Any) -> None:
+    """Raise everything that is wrong with what an agent is given, so that it can be corrected."""
+    found = [] if agent.takes is None else agent.takes.problems({} if given is None else given)
+    if found:
+        told = f"{found[0]['path'] or 'at the top'}: {found[0]['message']}"
+        raise InvalidError(
+            f"the parameters do not fit what the agent {agent.name!r} takes, {told}", found
+        )
+
+
+def _session_of(request: RunRequest, thread: Row | None, thread_id: str) -> str:
+    """Give the session of a run: the one it was asked for, its thread's, or one of its own."""
+    known = thread["session_id"] if thread is not None else request.session_id
+    return known or thread_id
+
+
+def open_session(tx: Tx, row: Row, asker: Asker, request: RunRequest | None = None) -> None:
+    """Open the session of a thread that is new, unless it belongs to one that is there."""
+    session_id = row["session_id"]
+    if sessions.get(tx, session_id) is not None:
+        return
+    sessions.add(
+        tx,
+        {
+            "session_id": session_id,
+            "parent_session_id": request.parent_session_id if request else None,
+            "owner": asker.keeps_as,
+            "user": plain(asker.user),
+            "channel": request.channel if request else "api",
+            "metadata": dict(request.metadata) if request else {},
+            "created_at": row["created_at"],
+            "updated_at": row["created_at"],
+        },
+    )
 
 
 def _ids(row: Row) -> dict[str, Any]:
@@ -335,7 +396,7 @@ def _merged(own: Any, given: Any) -> Any:
     return merged
 
 
-_PACKED = ("kwargs", "input", "parameters", "user")
+_PACKED = ("kwargs", "input", "parameters", "user", "scope", "told")
 
 
 def _stored(key: str, value: Any) -> Any:

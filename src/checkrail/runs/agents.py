@@ -1,4 +1,4 @@
-"""Agents as assistants: each agent of the config has one that stands for it, made at start."""
+"""Agents as assistants: each agent has one that stands for it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ from checkrail.store.rows import Row
 METADATA = {"created_by": "system"}
 
 
-def sync_agents(tx: Tx, agents: Mapping[str, str | None], now: float) -> None:
-    """Keep an assistant for each agent, by its name and description; any number of times."""
+def sync_agents(
+    tx: Tx,
+    agents: Mapping[str, str | None],
+    now: float,
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
+    """Keep an assistant for each agent, by its name and description; any number of times.
+
+    `metadata` is for assistants that are new.
+    """
     rows = [_row(name, description, now) for name, description in agents.items()]
+    rows = [row | {"metadata": {**(metadata or {}), **row["metadata"]}} for row in rows]
     # Always in one order: two servers that start at once wait for each other, but not in a circle.
     for row in sorted(rows, key=lambda row: row["assistant_id"]):
         if not assistants.add(tx, row):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from checkrail.runs import outcome as outcomes
+from checkrail.runs.approving import awake
 from checkrail.runs.ending import end_unheld, lock_thread
 from checkrail.runs.errors import NotFoundError
 from checkrail.runs.parts import Parts
@@ -47,11 +48,14 @@ class Canceller:
         if row["cancel"] is None:
             now = time.time()
             runs.change(tx, row["run_id"], cancel=action, cancel_reason=reason, updated_at=now)
+            row = runs.get(tx, row["run_id"]) or row  # its worker may just have left it
         rolls_back = action == "rollback"
         if row["worker_id"] is not None:
             tx.tell("cancel", f"{row['run_id']}:{action}")
         elif rolls_back and row["attempt"]:
+            if row["phase"] == "waiting":
+                runs.change(tx, row["run_id"], **awake(has_result=True, now=time.time()))
             tx.tell("work", "")  # whoever takes it has to remove what it left
         else:
             ended = outcomes.cancelled(rolled_back=rolls_back)
-            end_unheld(tx, self._parts, row, ended, phase=row["phase"])
+            end_unheld(tx, self._parts, row, ended, phase=row["phase"], worker_id=None)

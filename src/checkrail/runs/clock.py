@@ -10,6 +10,7 @@ from functools import partial
 
 from checkrail.engine.values import User
 from checkrail.runs.admission import Admission
+from checkrail.runs.answering import expire
 from checkrail.runs.errors import RequestError
 from checkrail.runs.hub import Bell
 from checkrail.runs.parts import Parts
@@ -17,7 +18,7 @@ from checkrail.runs.recovery import recover
 from checkrail.runs.requests import Asker, Idempotency, RunRequest
 from checkrail.runs.retention import Retention
 from checkrail.runs.schedule import next_time
-from checkrail.store import crons, runs, threads
+from checkrail.store import approvals, crons, runs, threads
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row
 
@@ -54,6 +55,7 @@ class Clock:
         while True:
             await self._safely(self._scheduled)
             await self._safely(self._crons)
+            await self._safely(self._unanswered)
             now = time.monotonic()
             for number, (every, chore) in enumerate(chores):
                 if now >= due[number]:
@@ -70,7 +72,7 @@ class Clock:
 
     async def _pause(self) -> float:
         def soonest(reads: Reads) -> float | None:
-            found = (runs.next_due(reads), crons.next_due(reads))
+            found = (runs.next_due(reads), crons.next_due(reads), approvals.next_due(reads))
             return min((each for each in found if each is not None), default=None)
 
         try:
@@ -84,6 +86,10 @@ class Clock:
 
     async def _scheduled(self) -> None:
         await self._parts.database.write(_let_in)
+
+    async def _unanswered(self) -> None:
+        """Let runs go on whose questions nobody has answered in time."""
+        await self._parts.database.write(expire)
 
     async def _crons(self) -> None:
         """Start what is due; nothing waits for what hooks have to say to it."""

@@ -6,12 +6,16 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
 from checkrail.actions.outbound_errors import OutboundRefused, OutboundUnreachable
 from checkrail.engine.values import RunError, RunResult
 from checkrail.runs import jsons
+from checkrail.runs.callbacks import CALLBACK
+from checkrail.runs.errors import RequestError
+from checkrail.runs.finishing import FinishHooks, UnreachedError
 from checkrail.runs.hub import WORK, Bell
 from checkrail.runs.parts import Parts
 from checkrail.store import deliveries, records
@@ -25,6 +29,10 @@ _AT_ONCE = 32
 _STRAY_AFTER = 2.0  # seconds, far more than there are between the end of a run and its deliveries
 
 
+Resume = Callable[[Mapping[str, Any], str], Awaitable[None]]
+"""Resumes the session that waits for a run, by the id of the delivery."""
+
+
 class Undelivered(Exception):
     """A delivery did not arrive, but may the next time."""
 
@@ -32,14 +40,17 @@ class Undelivered(Exception):
 class Deliverer:
     """Carries out what is owed."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, finish: FinishHooks, resume: Resume) -> None:
         self._parts = parts
+        self._finish = finish
+        self._resume = resume
         self._tasks: set[asyncio.Task[None]] = set()
         self._carried: set[str] = set()
         self._strays: dict[str, float] = {}
         self._looked = 0.0
         self._bell = Bell(parts.hub, WORK)
         self._closing = False
+        self._ways = {"webhook": self._webhook, CALLBACK: self._callback}
 
     def take(self, debts: list[Row]) -> None:
         """Carry out deliveries that this process holds."""
@@ -68,6 +79,7 @@ class Deliverer:
             await asyncio.wait(self._tasks, timeout=self._parts.settings.stop_grace)
         for task in self._tasks:
             task.cancel()
+        await self._finish.close()
         self._bell.close()
         worker = self._parts.worker_id
         await self._parts.database.write(lambda tx: deliveries.release(tx, worker))
@@ -94,8 +106,8 @@ class Deliverer:
     async def _deliver(self, row: Row) -> None:
         changed: dict[str, Any] = {"status": "done", "ended_at": time.time(), "last_error": None}
         try:
-            await (self._webhook if row["kind"] == "webhook" else self._hooks)(row)
-        except Undelivered as error:
+            await self._ways.get(row["kind"], self._hooks)(row)
+        except (Undelivered, UnreachedError) as error:
             changed = later(row, str(error), self._parts.settings.webhook_attempts)
         except OutboundRefused as error:
             log.error("the webhook of run %s is not sent: %s", row["run_id"], error)  # noqa: TRY400
@@ -138,6 +150,7 @@ class Deliverer:
         """Tell the finish hooks: a hook that raises or is late is recorded, and that was it."""
         told = row["payload"]
         scope = self._parts.scope(told["run"], delivery_id=row["delivery_id"])
+        scope.lack(scope.without.union(told.get("without", ())))
         same = {
             "status": told["status"],
             "input": told["input"],
@@ -145,11 +158,22 @@ class Deliverer:
             "duration_ms": told["duration_ms"],
             "attempt": told["run"]["attempt"],
         }
-        if row["kind"] == "after_run":
-            await scope.fire("after_run", RunResult(output=told["output"], **same))
+        value: RunResult | RunError = (
+            RunResult(output=told["output"], **same)
+            if row["kind"] == "after_run"
+            else RunError(error=told["error"], error_type=told["error_type"], **same)
+        )
+        if "hook" in told:
+            await self._finish.tell(scope, told["hook"], row["kind"], value, row["delivery_id"])
         else:
-            error = RunError(error=told["error"], error_type=told["error_type"], **same)
-            await scope.fire("on_run_error", error)
+            await scope.fire(row["kind"], value)
+
+    async def _callback(self, row: Row) -> None:
+        """Resume the session that waits for a run; once, however often it is delivered."""
+        try:
+            await self._resume(row["payload"], row["delivery_id"])
+        except RequestError as error:  # refused by a hook, or the session is gone
+            log.warning("the end of run %s resumes nobody: %s", row["run_id"], error)
 
     async def _webhook(self, row: Row) -> None:
         told = row["payload"]

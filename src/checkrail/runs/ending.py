@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkrail.engine.records import uuid7
-from checkrail.runs import jsons
+from checkrail.runs import finishing, jsons
+from checkrail.runs.callbacks import CALLBACK, callback
 from checkrail.runs.live import LiveRun
 from checkrail.runs.outcome import Outcome
 from checkrail.runs.parts import Parts
-from checkrail.store import deliveries, events, records, runs, threads
+from checkrail.store import approvals, deliveries, events, records, runs, threads
 from checkrail.store.database import Tx
 from checkrail.store.events import RunEvent
 from checkrail.store.rows import Row
@@ -24,15 +25,16 @@ def owed(
     """Give the deliveries that the end of a run calls for, for a worker or for whoever comes."""
     now = time.time()
     point = "after_run" if outcome.good else "on_run_error"
-    payloads = {}
+    payloads: list[tuple[str, Any]] = []
     if parts.has(point, row["agent_name"]):
-        payloads[point] = _told(row, outcome, now)
+        told = _told(row, outcome, now)
+        payloads += [(point, {**told, **more}) for more in finishing.shares(parts, row, point)]
     if row["kwargs"].get("webhook"):
-        payloads["webhook"] = {
-            "url": row["kwargs"]["webhook"],
-            "run": _webhook(row, outcome, now),
-        }
-    return [_delivery(row, kind, told, worker_id, now) for kind, told in payloads.items()]
+        sent = {"url": row["kwargs"]["webhook"], "run": _webhook(row, outcome, now)}
+        payloads.append(("webhook", sent))
+    if (row.get("told") or {}).get("session_id"):
+        payloads.append((CALLBACK, callback(row, outcome)))
+    return [_delivery(row, kind, told, worker_id, now) for kind, told in payloads]
 
 
 def _delivery(
@@ -51,14 +53,27 @@ def _delivery(
     }
 
 
-_IDS = ("run_id", "thread_id", "assistant_id", "agent_name", "user", "attempt", "metadata")
+_IDS = (
+    "run_id",
+    "thread_id",
+    "session_id",
+    "parent_run_id",
+    "assistant_id",
+    "agent_name",
+    "user",
+    "attempt",
+    "metadata",
+    "depth",
+    "scope",
+    "told",
+)
 
 
 def _told(row: Mapping[str, Any], outcome: Outcome, now: float) -> dict[str, Any]:
     """Tell all that a finish hook is told, so that it needs nothing that may be gone by then."""
     config = row["kwargs"].get("config") or {}
     return {
-        "run": {**{name: row[name] for name in _IDS}, "kwargs": {"config": config}},
+        "run": {**{name: row.get(name) for name in _IDS}, "kwargs": {"config": config}},
         "input": _input(row),
         "output": outcome.output,
         "status": outcome.status,
@@ -98,6 +113,8 @@ def end_unheld(tx: Tx, parts: Parts, row: Row, outcome: Outcome, **fence: Any) -
         changed["base_seq"] = threads.last_seq(tx, row["thread_id"])
     if not runs.change_if(tx, row["run_id"], fence, **changed):
         return False
+    if row["attempt"]:
+        approvals.void_open(tx, row["run_id"])
     debts = owed(parts, row, outcome, None)
     if debts:
         tx.tell("work", "")
@@ -133,6 +150,7 @@ def _ended(outcome: Outcome, last_seq: int) -> dict[str, Any]:
         "usage": jsons.dumps(outcome.usage) if outcome.usage else None,
         "unwound": outcome.unwound,
         "worker_id": None,
+        "kept": None,
         "last_seq": last_seq,
         "updated_at": now,
         "ended_at": now,
@@ -145,6 +163,7 @@ def _wind_up(tx: Tx, row: Row, outcome: Outcome, debts: list[Row], kept: list[Ro
     deliveries.add(tx, debts)
     if outcome.rolled_back:
         events.forget(tx, [row["run_id"]])
+        approvals.forget(tx, [row["run_id"]])
         runs.remove(tx, [row["run_id"]])
     else:
         events.add(tx, kept)
@@ -197,6 +216,9 @@ class Finisher:
             if not runs.change_owned(tx, live.run_id, parts.worker_id, live.attempt, **changed):
                 return False
             records.add(tx, told)
+            if live.asked or live.attempt > 1:
+                approvals.use(tx, [each["approval_id"] for each in live.answers], time.time())
+                approvals.void_open(tx, live.run_id)
             _wind_up(tx, row, outcome, debts, kept)
             return True
 
@@ -209,5 +231,6 @@ class Finisher:
         if not ended:
             return None
         live.tell(closing)
-        live.ended.set_result(row | changed | {"output": outcome.output})
+        told_as = {"output": outcome.output, "usage": dict(outcome.usage) or None}
+        live.ended.set_result(row | changed | told_as)
         return debts

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision
 from checkrail.engine.scope import Scope
-from checkrail.runs import jsons
+from checkrail.runs import approving, jsons
 from checkrail.runs import outcome as outcomes
+from checkrail.runs.agent_run import AgentRun
+from checkrail.runs.approving import Leaving, WaitingDesk
+from checkrail.runs.catalogue import GRAPH
 from checkrail.runs.ending import Finisher
 from checkrail.runs.graph_run import GraphRun
 from checkrail.runs.live import EventLimitError, LiveRun
 from checkrail.runs.outcome import Outcome
+from checkrail.runs.outside import leases, reports
 from checkrail.runs.parts import Parts
 from checkrail.runs.requests import subject, with_subject
-from checkrail.store import runs
+from checkrail.store import approvals, runs
 from checkrail.store.rows import Row
 
 if TYPE_CHECKING:
     from checkrail.engine.verdict import Verdict
 
 log = logging.getLogger("checkrail.runs")
+
+Body = GraphRun | AgentRun
 
 
 class Executor:
@@ -43,21 +51,26 @@ class Executor:
         if live.stopped.done():
             body.cancel()  # before it begins
         waits: list[asyncio.Future[Any]] = [body, live.stopped]
-        await asyncio.wait(
-            waits,
-            timeout=live.row["timeout_seconds"],
-            return_when=asyncio.FIRST_COMPLETED,
-        )
+        live.countdown.begin(live.row["timeout_seconds"])
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        live.countdown.end()
         unwound = None
         if not body.done():
             live.stop("timeout")
             unwound = await self._unwind(body, live)
-        if live.ending == "lost" or (live.ending == "handover" and not _answered(body)):
+        if live.ending in (None, "handover") and (left := _leaving(body)) is not None:
+            live.ending = None
+            came = await approving.leave(self._parts, live, left)
+            if came == "waiting":
+                live.left = True
+                return None
+            live.stop(came)
+        if live.ending == "lost" or (live.ending == "handover" and _answer(body) is None):
             live.mute = True
             return None
         return await self._finisher.finish(live, await self._outcome(live, body, unwound=unwound))
 
-    async def _unwind(self, body: asyncio.Task[Outcome], live: LiveRun) -> bool:
+    async def _unwind(self, body: asyncio.Task[Outcome | Leaving], live: LiveRun) -> bool:
         body.cancel()
         grace = self._parts.settings.cancel_grace
         await asyncio.wait({body}, timeout=0 if live.ending == "lost" else grace)
@@ -70,66 +83,85 @@ class Executor:
         return body.done()
 
     async def _outcome(
-        self, live: LiveRun, body: asyncio.Task[Outcome], *, unwound: bool | None
+        self, live: LiveRun, body: asyncio.Task[Outcome | Leaving], *, unwound: bool | None
     ) -> Outcome:
-        if _answered(body) and live.ending != "rollback":
-            return body.result()
-        run: GraphRun | None = live.body
-        if run is None and live.attempt > 1:  # one before this may have left something
-            run = GraphRun(self._parts, live, self._parts.scope(live.row))
+        if live.ending != "rollback" and (answer := _answer(body)) is not None:
+            return answer
+        run: Body | None = live.body
+        before = live.attempt > 1 or live.row["kept"] is not None
+        if run is None and before:  # it may have left something
+            run = self._made(live, self._parts.scope(live.row))
         if live.ending in ("interrupt", "rollback"):
             ended = outcomes.cancelled(rolled_back=live.ending == "rollback", unwound=unwound)
             return await self._left(live, ended, run)
         if live.ending == "timeout":
-            ended = Outcome(
-                status="timeout",
-                phase="timeout",
-                error=f"the run took longer than {live.row['timeout_seconds']:g} s",
-                error_type="TimeoutError",
-                thread_status="error",
-                keeps_values=True,
-                unwound=unwound,
-            )
-            return await self._left(live, ended, run)
+            late = f"the run took longer than {live.row['timeout_seconds']:g} s"
+            return await self._left(live, outcomes.timed_out(late, unwound=unwound), run)
         error = asyncio.CancelledError() if body.cancelled() else body.exception()
         return await self._left(live, _failed(error), run)
 
-    async def _left(self, live: LiveRun, ended: Outcome, run: GraphRun | None) -> Outcome:
+    async def _left(self, live: LiveRun, ended: Outcome, run: Body | None) -> Outcome:
         """Say what a run that did not get to its end leaves behind."""
         if run is None:
             return ended
         try:
-            return await run.left(ended)
+            ended = await run.left(ended)
+            kept = live.row["kept"] or {}
+            return dataclasses.replace(ended, usage=ended.usage or kept.get("usage") or {})
         except Exception:
             log.exception("the state of thread %s could not be read", live.thread_id)
             return ended
 
-    async def _body(self, live: LiveRun) -> Outcome:
-        live.emit("metadata", (), {"run_id": live.run_id, "attempt": live.attempt})
-        scope = self._parts.scope(live.row)
-        if live.row["phase"] == "starting":
-            ended = await self._start(live, scope)
-            if ended is not None:
-                return ended
-        run = GraphRun(self._parts, live, scope)
-        return await run.result()
+    async def _body(self, live: LiveRun) -> Outcome | Leaving:
+        if live.row["kept"] is None:
+            live.emit("metadata", (), {"run_id": live.run_id, "attempt": live.attempt})
+        scope = self._parts.scope(live.row).asking(WaitingDesk(self._parts, live))
+        try:
+            if (kept := live.row["kept"]) is not None:
+                return await self._again(live, scope, kept)
+            if live.row["phase"] == "starting":
+                ended = await self._start(live, scope)
+                if ended is not None:
+                    return ended
+            return await self._made(live, scope).result()
+        except Leaving as left:
+            return left
+
+    async def _again(self, live: LiveRun, scope: Scope, kept: Any) -> Outcome:
+        """Ask the hooks about a result that is there: again, or for a runner that reported it."""
+        if kept.get("replaced"):
+            return await self._replaced(live, scope, kept["output"])
+        run = self._made(live, scope)
+        if (ended := reports.ended_by(kept, live.row)) is None:
+            return await run.again(kept)
+        return dataclasses.replace(await run.left(ended), usage=kept["usage"])
+
+    def _made(self, live: LiveRun, scope: Scope) -> Body:
+        """Make the body of a run, by the kind of its agent."""
+        agent = self._parts.catalogue.get(live.row["agent_name"])
+        kind = GraphRun if agent is None or agent.config.kind == GRAPH else AgentRun
+        return kind(self._parts, live, scope)
 
     async def _start(self, live: LiveRun, scope: Scope) -> Outcome | None:
         """Ask the start hooks; what they change is kept before anything acts on it."""
         changed: dict[str, Any] = {}
         if scope.has("on_run_start"):
             key, value = subject(live.row)
-            verdict = await scope.fire("on_run_start", value)
+            verdict = await approving.fire(self._parts, live, scope, "on_run_start", value)
             if verdict.decision in (Decision.BLOCK, Decision.FAIL):
                 return refused(verdict)
             if verdict.decision is Decision.REPLACE:
                 return await self._replaced(live, scope, thaw(verdict.value))
             if (given := jsons.jsonable(thaw(verdict.value))) != value:
                 changed = with_subject(live.row, key, given)
+        if live.passes or not self._parts.fits(live.row["needs"]):
+            await self._pass_on(live, changed)
         live.row |= changed | {"phase": "running"}
+        answers, live.answers = [row["approval_id"] for row in live.answers], []
 
         def begin(tx: Any) -> bool:
             mine = live.run_id, self._parts.worker_id, live.attempt
+            approvals.use(tx, answers, time.time())
             return runs.change_owned(tx, *mine, phase="running", **changed)
 
         if not await self._parts.database.write(begin):
@@ -137,10 +169,28 @@ class Executor:
             raise asyncio.CancelledError
         return None
 
+    async def _pass_on(self, live: LiveRun, changed: dict[str, Any]) -> NoReturn:
+        """Let a runner have a run whose start hooks have agreed, with what they changed."""
+        row = live.row | {"worker_id": self._parts.worker_id}
+        answers = [each["approval_id"] for each in live.answers]
+
+        def release(tx: Any) -> None:
+            if leases.release(tx, row, **changed):
+                approvals.use(tx, answers, time.time())
+
+        await self._parts.log.flush()
+        await self._parts.database.write(release)
+        live.stop("lost")
+        raise asyncio.CancelledError
+
     async def _replaced(self, live: LiveRun, scope: Scope, output: Any) -> Outcome:
         """Let what a start hook gave stand for the result, if the hooks on results agree."""
         if scope.has("on_result"):
-            verdict = await scope.fire("on_result", output)
+
+            def keep() -> dict[str, Any]:
+                return {"replaced": True, "output": output}
+
+            verdict = await approving.fire(self._parts, live, scope, "on_result", output, keep=keep)
             if verdict.decision in (Decision.BLOCK, Decision.FAIL):
                 return refused(verdict)
             output = thaw(verdict.value)
@@ -156,9 +206,20 @@ def refused(verdict: Verdict) -> Outcome:
     return outcomes.blocked(verdict.hook, verdict.reason)
 
 
-def _answered(body: asyncio.Task[Outcome]) -> bool:
-    """Say whether a body got to its end; one that was cancelled may raise anything."""
-    return body.done() and not body.cancelled() and body.exception() is None
+def _answer(body: asyncio.Task[Outcome | Leaving]) -> Outcome | None:
+    """Give what a body came to, if it got to its end; one that was cancelled may raise anything."""
+    if not body.done() or body.cancelled() or body.exception() is not None:
+        return None
+    result = body.result()
+    return None if isinstance(result, Leaving) else result
+
+
+def _leaving(body: asyncio.Task[Outcome | Leaving]) -> Leaving | None:
+    """Give why a body did not get to its end, if somebody has to be asked first."""
+    if not body.done() or body.cancelled() or body.exception() is not None:
+        return None
+    result = body.result()
+    return result if isinstance(result, Leaving) else None
 
 
 def _failed(error: BaseException | None) -> Outcome:
@@ -169,7 +230,7 @@ def _failed(error: BaseException | None) -> Outcome:
     return outcomes.failed(str(error) or type(error).__name__, type(error).__name__)
 
 
-def _seen(body: asyncio.Task[Outcome]) -> None:
+def _seen(body: asyncio.Task[Outcome | Leaving]) -> None:
     """Take what a body left behind, so that nobody complains that it was never looked at."""
     with contextlib.suppress(asyncio.CancelledError):
         body.exception()

@@ -11,6 +11,9 @@ from checkrail.adapters.langchain import Guard
 from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision
 from checkrail.engine.scope import Scope
+from checkrail.engine.verdict import Verdict
+from checkrail.runs import approving
+from checkrail.runs import jsons
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.graphs import rewriting, state, thread_rows
 from checkrail.runs.graphs.execution import INTERRUPT, GraphOutcome, execute
@@ -73,6 +76,20 @@ class GraphRun:
             assert found is not None  # noqa: S101 - told by the type checker's own lights
             return await self._ruled(graph, found, held)
 
+    async def again(self, kept: Mapping[str, Any]) -> Outcome:
+        """Ask the hooks again about what the graph came to, as it was kept meanwhile."""
+        row = self._live.row
+        held = Held(self._live.emit, self._parts.settings.limits.events, kept["events"])
+        self._guard.used.by_model |= kept["usage"]
+        if not self._scope.has("on_result"):
+            held.release()
+        config = row["kwargs"].get("config") or {}
+        async with self._parts.graphs.open(
+            row["agent_name"], config, user_of(row), context=row["kwargs"].get("context")
+        ) as graph:
+            found = GraphOutcome(kept["output"], **kept.get("graph", {}))
+            return await self._ruled(graph, found, held)
+
     async def _request(self, *, steps: bool) -> GraphRequest:
         live, row = self._live, self._live.row
         kwargs = row["kwargs"]
@@ -108,7 +125,7 @@ class GraphRun:
     def _policy(self) -> str:
         if self._live.row["kwargs"].get("durability") == "exit":
             return "restart"
-        return self._parts.settings.agent(self._live.row["agent_name"]).on_crash
+        return self._parts.on_crash(self._live.row["agent_name"])
 
     async def _ruled(self, graph: Any, found: GraphOutcome, held: Held | None) -> Outcome:
         """Ask the hooks about the result; an interrupted run has none yet."""
@@ -117,8 +134,13 @@ class GraphRun:
                 held.release()
             return self._interrupted(found)
         values = found.values
+        agent = self._parts.catalogue.get(self._live.row["agent_name"])
+        if agent is not None and (ended := agent.mismatch(jsons.jsonable(values))) is not None:
+            if held is not None:
+                held.drop()
+            return self._with_usage(ended)
         if self._scope.has("on_result"):
-            verdict = await self._scope.fire("on_result", values)
+            verdict = await self._verdict(values, held)
             if verdict.decision in (Decision.BLOCK, Decision.FAIL):
                 if held is not None:
                     held.drop()
@@ -134,6 +156,17 @@ class GraphRun:
             elif held is not None:
                 held.release()
         return self._with_usage(Outcome("success", "success", output=values, values=values))
+
+    async def _verdict(self, values: Any, held: Held | None) -> Verdict:
+        """Ask the hooks about a result; it is kept if somebody has to be asked first."""
+
+        def keep() -> dict[str, Any]:
+            held_back = [] if held is None else held.events
+            return {"output": values, "usage": self._guard.usage, "events": held_back}
+
+        return await approving.fire(
+            self._parts, self._live, self._scope, "on_result", values, keep=keep
+        )
 
     def _interrupted(self, found: GraphOutcome) -> Outcome:
         """Give the end of a run that waits for somebody: its output says for what."""

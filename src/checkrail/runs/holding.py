@@ -6,7 +6,7 @@ out when the next one begins, and those of the last are settled with the verdict
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from checkrail.adapters.langchain.lanes import enforcing
@@ -26,10 +26,17 @@ def rules_on_result(scope: Scope) -> bool:
 class Held:
     """Holds the events of the step that may be the last, but not more than `most`."""
 
-    def __init__(self, emit: Emit, most: int) -> None:
+    def __init__(self, emit: Emit, most: int, events: Iterable[Sequence[Any]] = ()) -> None:
         self._emit = emit
         self._most = most
-        self._step: list[tuple[str, tuple[str, ...], Any]] = []
+        self._step: list[tuple[str, tuple[str, ...], Any]] = [
+            (event, tuple(ns), data) for event, ns, data in events
+        ]
+
+    @property
+    def events(self) -> list[tuple[str, tuple[str, ...], Any]]:
+        """What is held."""
+        return [*self._step]
 
     def emit(self, event: str, ns: tuple[str, ...], data: Any) -> None:
         """Take an event; when a step begins, the one before was not the last and is let out."""

@@ -7,8 +7,9 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from checkrail.store import runs, workers
 from checkrail.store.database import Database, Tx
@@ -37,12 +38,15 @@ class Lease:
         seconds: float,
         every: float,
         told: Callable[[Beat], object],
+        *,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         self._database = database
         self._worker_id = worker_id
         self._seconds = seconds
         self._every = every
         self._told = told
+        self._about = about
         self._until = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="checkrail-beat", daemon=True)
@@ -62,7 +66,9 @@ class Lease:
         def enter(tx: Tx) -> None:
             if not database.postgres:
                 workers.end_all(tx)
-            workers.add(tx, self._worker_id, (name, pid), database.now(), self._seconds)
+            now, seconds = database.now(), self._seconds
+            workers.spare_runners(tx, now, seconds)
+            workers.add(tx, self._worker_id, (name, pid), now, seconds, told=self._about)
 
         began = time.monotonic()
         database.write_soon(enter).result()
@@ -91,7 +97,8 @@ class Lease:
         began, now = time.monotonic(), self._database.now()
         alive = workers.beat(tx, self._worker_id, now, self._seconds)
         if not alive and not workers.renew(tx, self._worker_id, now, self._seconds):
-            workers.add(tx, self._worker_id, (platform.node(), os.getpid()), now, self._seconds)
+            where = (platform.node(), os.getpid())
+            workers.add(tx, self._worker_id, where, now, self._seconds, told=self._about)
         others = workers.others(tx, self._worker_id, now)
         held = frozenset(runs.held_ids(tx, self._worker_id))
         return Beat(began, alive, others, runs.cancels_of(tx, self._worker_id), held)

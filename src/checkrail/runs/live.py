@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from checkrail.engine.errors import CheckrailError
 from checkrail.runs import jsons
+from checkrail.runs.countdown import Countdown
 from checkrail.store.events import RunEvent
 from checkrail.store.rows import Row
 
@@ -83,6 +84,11 @@ class LiveRun:
         self.ending: Ending | None = None
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[Row] = asyncio.get_running_loop().create_future()
+        self.countdown = Countdown(lambda: self.stop("timeout"))
+        self.passes = False  # to somebody else, once its start hooks have agreed
+        self.asked = False  # people, in this attempt
+        self.left = False  # it waits for one of them, and nobody holds it
+        self.answers: list[Row] = []  # of theirs, used up as soon as the run goes on
         self._limits = limits
         self._dirty = dirty
         self._sound = sound

@@ -63,6 +63,19 @@ def cancelled(*, rolled_back: bool = False, unwound: bool | None = None) -> Outc
     )
 
 
+def timed_out(error: str, *, unwound: bool | None = None) -> Outcome:
+    """Give the end of a run that took too long."""
+    return Outcome(
+        status="timeout",
+        phase="timeout",
+        error=error,
+        error_type="TimeoutError",
+        thread_status="error",
+        keeps_values=True,
+        unwound=unwound,
+    )
+
+
 def failed(error: str, error_type: str, **more: Any) -> Outcome:
     """Give the end of a run that went wrong."""
     more = {"thread_status": "error", "keeps_values": True, **more}

@@ -16,15 +16,13 @@ from checkrail.store.database import Database
 
 if TYPE_CHECKING:
     from checkrail.actions.outbound import Outbound
+    from checkrail.runs.catalogue import Catalogue
     from checkrail.runs.graphs.loading import Graphs
+    from checkrail.runs.workshop import Workshop
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSettings:
-    """What the config says of how an agent's runs are treated."""
-
-    on_crash: str = "resume"
-    timeout_seconds: float | None = None
+RESUMED = ("resume", "callback")
+"""Origins of runs that say something to a session, whatever its agent takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,8 @@ class RunSettings:
     ttl_strategy: str = "delete"
     webhook_secret: str | None = field(default=None, repr=False)
     webhook_attempts: int = 8
-    agents: Mapping[str, AgentSettings] = field(default_factory=dict)
+    tags: frozenset[str] = frozenset()  # of the runner in this process
+    unclaimed_after: float = 300.0
 
     def thread_ttl(self, now: float) -> dict[str, Any]:
         """Give the columns of a new thread's time to live; none unless the config says one."""
@@ -58,10 +57,6 @@ class RunSettings:
         expires = now + self.ttl_minutes * 60
         told = {"ttl_minutes": self.ttl_minutes, "ttl_strategy": self.ttl_strategy}
         return told | {"expires_at": expires}
-
-    def agent(self, name: str) -> AgentSettings:
-        """Give the settings of an agent."""
-        return self.agents.get(name) or AgentSettings()
 
 
 @dataclass(slots=True)
@@ -77,7 +72,8 @@ class Parts:
     worker_id: str
     log: EventLog
     outbound: Outbound
-    agents: Mapping[str, HookRegistry] = field(default_factory=dict)  # hooks of their own
+    catalogue: Catalogue
+    workshop: Workshop
     live: dict[str, LiveRun] = field(default_factory=dict)
     alone: bool = True  # no other process is known to work on this database
 
@@ -85,6 +81,8 @@ class Parts:
         """Give the scope in which the hooks of a run are fired."""
         scope = self.registry.scope(
             run_id=row["run_id"],
+            session_id=row.get("session_id"),
+            parent_run_id=row.get("parent_run_id"),
             thread_id=row["thread_id"],
             assistant_id=row["assistant_id"],
             agent_name=row["agent_name"],
@@ -94,17 +92,36 @@ class Parts:
                 "config": row["kwargs"].get("config") or {},
                 "graph_id": row["agent_name"],
                 "run_metadata": row["metadata"],
+                **{key: row[key] for key in ("scope", "depth", "told") if row.get(key)},
                 **more,
             },
         )
-        own = self.agents.get(row["agent_name"])
-        return scope if own is None else own.scope(parent=scope)
+        scope.lack(frozenset((row.get("told") or {}).get("without", ())))
+        agent = self.catalogue.get(row["agent_name"])
+        if agent is None:
+            return scope
+        scope = agent.hooks.scope(parent=scope)
+        scope.accepts = agent.accepts if row.get("origin") not in RESUMED else agent.accepts_output
+        return scope
 
     def has(self, point: str, agent_name: str | None = None) -> bool:
         """Say whether any hook stands at a point: of the server or an agent, or of any agent."""
-        own = self.agents
-        named = own.values() if agent_name is None else filter(None, [own.get(agent_name)])
-        return self.registry.has(point) or any(agent.has(point) for agent in named)
+        if self.registry.has(point):
+            return True
+        if agent_name is None:
+            return any(agent.hooks.has(point) for agent in self.catalogue)
+        agent = self.catalogue.get(agent_name)
+        return agent is not None and agent.hooks.has(point)
+
+    def on_crash(self, agent_name: str) -> str:
+        """Say what becomes of a run of an agent whose process died."""
+        agent = self.catalogue.get(agent_name)
+        return "fail" if agent is None else agent.config.on_crash
+
+    def fits(self, needs: str) -> bool:
+        """Say whether the runner in this process has what a run needs."""
+        tags = needs.rpartition("/")[2]
+        return not tags or self.settings.tags.issuperset(tags.split(","))
 
 
 def user_of(row: Mapping[str, Any]) -> User | None:

@@ -69,8 +69,9 @@ def _make_ready(tx: Tx, row: Row, fence: dict[str, Any]) -> bool:
         row["run_id"],
         fence,
         worker_id=None,
-        status="pending",
-        phase="starting" if row["phase"] == "starting" else "ready",
+        status="pending" if row["kept"] is None else "running",
+        phase=_phase_again(row),
+        ready_at=time.time(),
         lost=row["lost"],
         last_seq=row["last_seq"],
         updated_at=time.time(),
@@ -78,6 +79,13 @@ def _make_ready(tx: Tx, row: Row, fence: dict[str, Any]) -> bool:
     if changed:
         tx.tell("work", "")
     return changed
+
+
+def _phase_again(row: Row) -> str:
+    """Say where a run goes on: with a result that is kept, only hooks are left to be asked."""
+    if row["kept"] is not None:
+        return "running"
+    return "starting" if row["phase"] == "starting" else "ready"
 
 
 def _ends(parts: Parts, row: Row) -> Outcome | None:
@@ -89,7 +97,8 @@ def _ends(parts: Parts, row: Row) -> Outcome | None:
     if row["lost"] >= parts.settings.most_lost:
         times = f"lost its worker {row['lost']} times"
         return outcomes.failed(f"the run {times} and is not tried again", "WorkerLost")
-    if row["phase"] != "starting" and parts.settings.agent(row["agent_name"]).on_crash == "fail":
+    repeats = row["phase"] != "starting" and row["kept"] is None
+    if repeats and parts.on_crash(row["agent_name"]) == "fail":
         why = "its worker went away while it ran, and its agent says on_crash: fail"
         return outcomes.failed(f"the run was cut off: {why}", "WorkerLost")
     return None

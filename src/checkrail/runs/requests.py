@@ -53,6 +53,16 @@ class RunRequest:
     timeout_seconds: float | None = None
     origin: str = "api"
     run_id: str | None = None
+    session_id: str | None = None
+    parent_session_id: str | None = None
+    parent_run_id: str | None = None
+    channel: str = "api"
+    depth: int = 0  # of hooks that start runs
+    demands: tuple[str, ...] = ()
+    scope: Mapping[str, Any] | None = None
+    told: Mapping[str, Any] | None = None  # whom its end is told
+    resumes: bool = False  # a session with something that is said to it, whatever its agent takes
+    at_once: bool = False  # taken here whatever the capacity, for a run that is under way waits
 
     def kwargs(self) -> dict[str, Any]:
         """Give what execution needs, as it is kept with the run."""

@@ -7,7 +7,16 @@ from functools import partial
 
 from checkrail.runs.graphs import thread_rows
 from checkrail.runs.parts import Parts
-from checkrail.store import crons, deliveries, events, idempotency, records, runs, threads
+from checkrail.store import (
+    approvals,
+    crons,
+    deliveries,
+    events,
+    idempotency,
+    records,
+    runs,
+    threads,
+)
 from checkrail.store.database import Reads, Tx
 
 _AT_ONCE = 200
@@ -74,6 +83,7 @@ def forget_runs(tx: Tx, run_ids: list[str]) -> None:
     """Remove runs with all that was kept of them; deliveries that are owed stay."""
     events.forget(tx, run_ids)
     records.forget(tx, run_ids)
+    approvals.forget(tx, run_ids)
     deliveries.forget(tx, run_ids)
     runs.remove(tx, run_ids)
 

@@ -5,27 +5,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.records import uuid7
 from checkrail.engine.registry import HookRegistry
 from checkrail.runs.admission import Admission
+from checkrail.runs.answering import Approver
 from checkrail.runs.cancelling import Canceller
 from checkrail.runs.clock import Clock
 from checkrail.runs.delivering import Deliverer
 from checkrail.runs.eventlog import EventLog
+from checkrail.runs.finishing import FinishHooks
 from checkrail.runs.following import Follower
+from checkrail.runs.hook_runs import HookRuns
 from checkrail.runs.hub import Hub, Key
 from checkrail.runs.notices import Notices
+from checkrail.runs.outside.runners import Runners
 from checkrail.runs.parts import Parts, RunSettings
+from checkrail.runs.resuming import Resumer
 from checkrail.runs.sink import RecordSink
 from checkrail.runs.worker import Worker
 from checkrail.store.database import Database
 
 if TYPE_CHECKING:
     from checkrail.actions.outbound import Outbound
+    from checkrail.runs.catalogue import Catalogue
     from checkrail.runs.graphs.loading import Graphs
+    from checkrail.runs.workshop import Workshop
 
 log = logging.getLogger("checkrail.runs")
 
@@ -35,17 +42,25 @@ class Runs:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self.deliverer = Deliverer(parts)
+        self.hook_runs = HookRuns(parts, self)
+        self.deliverer = Deliverer(parts, FinishHooks(self.hook_runs), self._call_back)
         self.worker = Worker(parts, self.deliverer)
         self.canceller = Canceller(parts)
         self.admission = Admission(parts, self.worker, self.canceller)
+        self.resumer = Resumer(parts, self.admission)
+        self.resume = self.resumer.resume
         self.follower = Follower(parts)
+        self.approver = Approver(parts)
+        self.runners = Runners(parts)
         self.clock = Clock(parts, self.admission)
         self.admit = self.admission.admit
         self.cancel = self.canceller.cancel
         self.follow = self.follower.follow
         self.follow_thread = self.follower.follow_thread
         self.ended = self.follower.ended
+
+    async def _call_back(self, told: Mapping[str, Any], delivery_id: str) -> None:
+        await self.resumer.call_back(told, delivery_id)
 
     def hear(self, keys: Sequence[Key]) -> None:
         """Take word of what has changed, from here or from another process."""
@@ -54,6 +69,11 @@ class Runs:
             if topic == "cancel":
                 run_id, _, action = key.partition(":")
                 self.worker.cancel(run_id, action)
+                self.runners.look()
+
+
+First = Callable[[Runs], Awaitable[None]]
+"""What a server does with its runs before any is taken."""
 
 
 @contextlib.asynccontextmanager
@@ -65,9 +85,14 @@ async def open_runs(
     checkpointer: Any,
     settings: RunSettings,
     outbound: Outbound,
-    agents: Mapping[str, HookRegistry] | None = None,
+    catalogue: Catalogue,
+    workshop: Workshop,
+    first: First | None = None,
 ) -> AsyncIterator[Runs]:
-    """Open the run service on a database, and serve until closed."""
+    """Open the run service on a database, and serve until closed.
+
+    `first` is what has to be done before any run is taken.
+    """
     hub = Hub()
     service: Runs | None = None
     notices: Notices | None = None
@@ -95,7 +120,8 @@ async def open_runs(
         worker_id=worker_id,
         log=event_log,
         outbound=outbound,
-        agents=agents or {},
+        catalogue=catalogue,
+        workshop=workshop,
         alone=not database.postgres,
     )
     service = Runs(parts)
@@ -103,6 +129,8 @@ async def open_runs(
         notices = Notices(
             database.engine, lambda keys: hub.loop.call_soon_threadsafe(service.hear, keys)
         )
+    if first is not None:
+        await first(service)
     await asyncio.to_thread(service.worker.begin)
     loop = asyncio.get_running_loop()
     claims = loop.create_task(service.worker.serve())
@@ -110,6 +138,7 @@ async def open_runs(
     try:
         yield service
     finally:
+        service.runners.close()
         service.worker.stop()
         database.hurry()
         await asyncio.wait({claims})

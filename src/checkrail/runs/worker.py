@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import dataclass, field
 from functools import partial
 
 from checkrail.runs.delivering import Deliverer
@@ -21,7 +22,27 @@ from checkrail.store.rows import Row
 
 log = logging.getLogger("checkrail.runs")
 
+_AT_ONCE = 100  # runs that are made ready
+_STARTS = 16  # runs whose start hooks are asked for runners, above the capacity
 _LOOK_EVERY = 5.0  # seconds: behind the bell, in case a word was lost
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What was claimed: results to finish, runs to carry out, and runs only to start."""
+
+    finish: list[Row] = field(default_factory=list)
+    whole: list[Row] = field(default_factory=list)
+    start: list[Row] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be more of what capacity is not for."""
+        return len(self.finish) == _AT_ONCE or len(self.start) == _STARTS
+
+
+def _nothing(_needs: str) -> bool:
+    return False
 
 
 class Worker:
@@ -40,7 +61,12 @@ class Worker:
         self._strays: dict[str, float] = {}
         self.promised: set[str] = set()  # runs that are being admitted, and will be taken here
         self._lease = Lease(
-            parts.database, parts.worker_id, settings.lease, settings.beat, self._beaten
+            parts.database,
+            parts.worker_id,
+            settings.lease,
+            settings.beat,
+            self._beaten,
+            about={"tags": sorted(settings.tags)},
         )
 
     @property
@@ -50,6 +76,11 @@ class Worker:
             return 0
         return max(0, self._parts.settings.capacity - len(self._parts.live) - len(self.promised))
 
+    @property
+    def takes_more(self) -> bool:
+        """Whether it can take a run above its capacity."""
+        return not self._closing and self._lease.sound
+
     def begin(self) -> None:
         """Enter this process among the workers."""
         self._lease.begin()
@@ -58,34 +89,54 @@ class Worker:
         """Take runs as they become ready, until it is closed."""
         while not self._closing:
             room = self.room
-            taken = await self._claim(room) if room > 0 else []
-            self._backlog = len(taken) == room
-            for row in taken:
+            looks = room > 0 or (self.takes_more and not self._parts.alone)
+            taken = await self._claim(room) if looks else _Taken()
+            self._backlog = len(taken.whole) == room
+            for row in (*taken.finish, *taken.whole):
                 self.take(row)
-            if not taken or len(taken) < room:
-                await self._bell.wait(_LOOK_EVERY)
+            for row in taken.start:
+                self.take(row, passes=True)
+            if not taken.whole or len(taken.whole) < room:
+                await self._bell.wait(0 if taken.is_full else _LOOK_EVERY)
 
-    async def _claim(self, room: int) -> list[Row]:
+    async def _claim(self, room: int) -> _Taken:
         parts = self._parts
         straight = not parts.has("on_run_start")
         try:
-            return await parts.database.write(
-                lambda tx: runs.claim(tx, parts.worker_id, room, time.time(), straight=straight)
-            )
+            return await parts.database.write(lambda tx: self._claimed(tx, room, straight=straight))
         except Exception:
             log.exception("no runs could be claimed; it is tried again")
             await asyncio.sleep(1)
-            return []
+            return _Taken()
 
-    def take(self, row: Row) -> LiveRun:
-        """Begin with a run that is ours."""
+    def _claimed(self, tx: Tx, room: int, *, straight: bool) -> _Taken:
+        """Claim runs; those that others have to carry out are made ready for them.
+
+        Capacity is for whole runs. What runners wait for, or have done, is seen to at any time.
+        """
+        parts, now = self._parts, time.time()
+        made = runs.make_ready(tx, _AT_ONCE, now) if straight else 0
+        taken = _Taken(runs.claim_reported(tx, parts.worker_id, _AT_ONCE, now))
+        if room > 0:
+            starts = not straight
+            taken.whole = runs.claim(tx, parts.worker_id, room, now, fits=parts.fits, starts=starts)
+        elif not straight:
+            taken.start = runs.claim(tx, parts.worker_id, _STARTS, now, fits=_nothing)
+        if made > len(taken.whole):
+            tx.tell("work", "")
+        return taken
+
+    def take(self, row: Row, *, passes: bool = False) -> LiveRun:
+        """Begin with a run that is ours; one that `passes` is ours for its start hooks only."""
         parts = self._parts
         if (older := parts.live.get(row["run_id"])) is not None:
             older.mute = True
             older.stop("lost")  # we were taken for dead, and now have it again
         live = LiveRun(row, parts.settings.limits, parts.log.dirty, self._is_sound)
         parts.live[live.run_id] = live
-        if row["cancel"] is not None:
+        live.passes = passes
+        over = "ended" in (row.get("kept") or ())  # its runner has stopped it, or it failed there
+        if row["cancel"] is not None and not over:
             live.stop("rollback" if row["cancel"] == "rollback" else "interrupt")
         parts.hub.tell([("run", live.run_id), ("thread", live.thread_id)])
         task = asyncio.get_running_loop().create_task(self._carry(live))
@@ -125,7 +176,7 @@ class Worker:
         debts = None
         try:
             debts = await self._executor.carry_out(live)
-            if debts is None:
+            if debts is None and not live.left:
                 await self._give_up(live)
         except Exception:
             log.exception("run %s could not be carried out", live.run_id)

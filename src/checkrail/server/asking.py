@@ -30,7 +30,7 @@ async def admitted(
     if not bodies:
         raise InvalidError("a batch has at least one run")
     wanted = [body.request(thread_id) for body, thread_id in bodies]
-    once = await _once(request, key) if key else None
+    once = await once_of(request, key)
     return await ask(request, served, wanted, once)
 
 
@@ -99,6 +99,9 @@ async def _check_filters(served: Services, thread_id: str, asker: Asker) -> None
         raise NotFoundError(f"there is no thread {thread_id!r}")
 
 
-async def _once(request: Request, key: str) -> Idempotency:
+async def once_of(request: Request, key: str | None) -> Idempotency | None:
+    """Give what makes a request safe to repeat, if its client said a key for that."""
+    if not key:
+        return None
     body = await request.body()
     return Idempotency(key, request.url.path, hashlib.sha256(body).hexdigest())

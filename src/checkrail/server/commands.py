@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,7 @@ from checkrail.runs.graphs import state
 from checkrail.server.asking import ask
 from checkrail.server.bodies import RunBody
 from checkrail.server.finding import may_touch
+from checkrail.server.routes.thread_graphs import is_graph, plain_state
 from checkrail.server.services import Services
 from checkrail.server.streams.commands import Command, success
 from checkrail.server.streams.errors import ErrorCode, ProtocolError
@@ -28,7 +29,7 @@ from checkrail.server.streams.params import (
 )
 from checkrail.server.streams.protocol import ProtocolView, cursor_of
 from checkrail.server.thread_streams import PROTOCOL, view_of
-from checkrail.store import runs
+from checkrail.store import runs, threads
 from checkrail.store.rows import Row
 
 Handler = Callable[["Commands", Command], Awaitable[dict[str, Any]]]
@@ -114,10 +115,7 @@ class Commands:
         given = command.params
         assert isinstance(given, StateGet)  # noqa: S101
         row = await self._newest(command)
-        async with self._graph(row) as graph:
-            found = await state.get_state(
-                graph, str(self._thread_id), {"checkpoint_ns": "|".join(given.namespace)}
-            )
+        found = await self._state(row, given.namespace)
         values = found["values"] or {}
         if given.keys is not None and isinstance(values, dict):
             values = {key: values[key] for key in given.keys if key in values}
@@ -132,6 +130,8 @@ class Commands:
         given = command.params
         assert isinstance(given, ListCheckpoints)  # noqa: S101
         row = await self._newest(command)
+        if not is_graph(self._served, row["agent_name"]):
+            return success(command.id, {"checkpoints": []})
         async with self._graph(row) as graph:
             found = await state.history(
                 graph,
@@ -141,6 +141,14 @@ class Commands:
                 checkpoint={"checkpoint_ns": "|".join(given.namespace)},
             )
         return success(command.id, {"checkpoints": [_checkpoint(each) for each in found]})
+
+    async def _state(self, row: Row, namespace: Sequence[str]) -> dict[str, Any]:
+        name = str(self._thread_id)
+        if not is_graph(self._served, row["agent_name"]):
+            thread = await self._served.database.read(lambda reads: threads.get(reads, name))
+            return plain_state(thread or {"thread_id": name})
+        async with self._graph(row) as graph:
+            return await state.get_state(graph, name, {"checkpoint_ns": "|".join(namespace)})
 
     def _graph(self, row: Row) -> Any:
         return self._served.graphs.open(row["agent_name"], {}, None, access="threads.read")

@@ -40,12 +40,28 @@ class Run(BaseModel):
     usage: dict[str, Any] | None = None
     unwound: bool | None = None
     origin: str
+    session_id: str | None = None
+    parent_run_id: str | None = None
+    depth: int = 0
+    kind: str = "graph"
+    demands: list[str] = []
+    timeout_seconds: float | None = None
+    parameters: Any = None
+    original_parameters: Any = None
+
+
+class EndedRun(Run):
+    """A run with what came of it, as far as it has ended: a text, or data."""
+
+    result_text: str | None = None
+    result_data: Any = None
 
 
 Answers = dict[int | str, dict[str, Any]]
 
 PROBLEMS: Answers = {"4XX": {"model": Problem}, "5XX": {"model": Problem}}
 RUN: Answers = {200: {"model": Run}, **PROBLEMS}
+ANY_RUN: Answers = {200: {"model": EndedRun}, **PROBLEMS}
 RUNS: Answers = {200: {"model": list[Run]}, **PROBLEMS}
 VALUES: Answers = {200: {"description": "The values, or `__error__`"}, **PROBLEMS}
 STREAM: Answers = {

@@ -11,7 +11,7 @@ from checkrail.runs.errors import InvalidError, NotFoundError
 from checkrail.runs.requests import Asker
 from checkrail.server.auth import matches
 from checkrail.server.services import Services
-from checkrail.store import runs, threads
+from checkrail.store import runs, sessions, threads
 from checkrail.store.database import Reads
 from checkrail.store.rows import Row
 
@@ -46,8 +46,20 @@ async def found_thread(
     return row
 
 
-def _lets(asker: Asker, thread: Row) -> bool:
-    return asker.filters is None or matches(asker.filters, thread["metadata"])
+async def find_session(
+    connection: HTTPConnection, served: Services, session_id: UUID, action: str
+) -> Row:
+    """Find a session; to auth handlers it is a thread."""
+    value: dict[str, Any] = {"session_id": session_id, "metadata": {}}
+    asker = await served.asker(connection, "sessions", action, value)
+    row = await served.database.read(lambda reads: sessions.get(reads, str(session_id)))
+    if row is None or asker.owner not in (None, row["owner"]) or not _lets(asker, row):
+        raise NotFoundError(f"there is no session {str(session_id)!r}")
+    return row
+
+
+def _lets(asker: Asker, row: Row) -> bool:
+    return asker.filters is None or matches(asker.filters, row["metadata"])
 
 
 def after_of(last_event: str | None) -> int:
@@ -67,6 +79,11 @@ def may_touch(reads: Reads, row: Row, asker: Asker) -> bool:
         return True
     thread = threads.get(reads, row["thread_id"])
     return matches(asker.filters, row["metadata"] if thread is None else thread["metadata"])
+
+
+def text_of(number: UUID | None) -> str | None:
+    """Give an id as it is kept."""
+    return None if number is None else str(number)
 
 
 def _uuid(text: str | None) -> UUID | None:

@@ -15,7 +15,16 @@ _SHARED: list[Any] = [
     structlog.stdlib.ExtraAdder(),
 ]
 
-_CHATTY = ("alembic", "asyncio", "httpcore2", "httpx", "httpx2", "uvicorn", "watchfiles")
+_CHATTY = (
+    "alembic",
+    "asyncio",
+    "httpcore2",
+    "httpx",
+    "httpx2",
+    "langgraph.store",
+    "uvicorn",
+    "watchfiles",
+)
 """Libraries of ours that say too much; what the project's own code says is shown."""
 
 

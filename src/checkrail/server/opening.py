@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import time
@@ -17,8 +18,9 @@ from checkrail.runs.agents import sync_agents
 from checkrail.runs.graphs.checkpoints import open_checkpointer, open_store
 from checkrail.runs.graphs.loading import Graphs
 from checkrail.runs.live import Limits
+from checkrail.runs.made_agents import MadeAgents
 from checkrail.runs.parts import RunSettings
-from checkrail.runs.service import open_runs
+from checkrail.runs.service import Runs, open_runs
 from checkrail.server.auth import Authenticator, Cors, choose
 from checkrail.server.project import Project
 from checkrail.server.services import Services
@@ -96,7 +98,9 @@ async def open_services(project: Project, *, dev: bool = False) -> AsyncIterator
         graphs = Graphs(await project.graphs(), saver, store)
         outbound = Outbound(config.outbound.allow, dev=dev)
         stack.push_async_callback(outbound.aclose)
+        stack.push_async_callback(project.workshop.aclose)
         metrics = _metrics(project)
+        agents = _Agents(project, outbound)
         runs = await stack.enter_async_context(
             open_runs(
                 url,
@@ -105,12 +109,12 @@ async def open_services(project: Project, *, dev: bool = False) -> AsyncIterator
                 checkpointer=saver,
                 settings=_settings(project),
                 outbound=outbound,
-                agents=project.agents,
+                catalogue=project.catalogue,
+                workshop=project.workshop,
+                first=agents.begin,
             )
         )
-        await runs.parts.database.write(
-            lambda tx: sync_agents(tx, project.described(), time.time())
-        )
+        stack.push_async_callback(agents.close)
         yield Services(
             config=config,
             runs=runs,
@@ -118,6 +122,7 @@ async def open_services(project: Project, *, dev: bool = False) -> AsyncIterator
             checkpointer=saver,
             store=store,
             authenticator=_authenticator(project, runs.parts.database),
+            made=agents.made,
             extras={"metrics": metrics},
         )
         await project.registry.aclose()
@@ -141,6 +146,39 @@ async def _checkpointer(project: Project) -> AsyncIterator[Any]:
             yield saver
     else:
         yield made
+
+
+class _Agents:
+    """The agents of a project and those that were made over HTTP, known before any is run."""
+
+    def __init__(self, project: Project, outbound: Outbound) -> None:
+        self._project = project
+        self._outbound = outbound
+        self._serving: asyncio.Task[None] | None = None
+        self.made: MadeAgents | None = None
+
+    async def begin(self, runs: Runs) -> None:
+        """Let hooks reach others, read the agents, and keep up with those that change."""
+        project, database = self._project, runs.parts.database
+        project.outside.outbound, project.outside.agents = self._outbound, runs.hook_runs
+        await database.write(lambda tx: sync_agents(tx, project.described(), time.time()))
+        self.made = MadeAgents(
+            database,
+            project.catalogue,
+            project.workshop,
+            outbound=self._outbound,
+            outside=project.outside,
+            allow_code=project.loaded.server.agents_api.allow_code,
+        )
+        await self.made.renew()
+        serving = self.made.serve(runs.parts.hub)
+        self._serving = asyncio.get_running_loop().create_task(serving)
+
+    async def close(self) -> None:
+        """Keep up with nothing any more."""
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
 
 
 def _metrics(project: Project) -> Any:
@@ -189,7 +227,6 @@ def _settings(project: Project) -> RunSettings:
         sweep_every=max(1.0, (config.checkpointer.ttl or {}).get("sweep_interval_minutes", 1) * 60),
         ttl_strategy=(config.checkpointer.ttl or {}).get("strategy", "delete"),
         webhook_secret=config.outbound.webhook_secret,
-        agents=project.agent_settings(),
     )
 
 

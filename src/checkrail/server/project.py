@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checkrail.actions.outside import Outside
 from checkrail.config.modules import anew, project_modules
 from checkrail.config.problems import ConfigError
 from checkrail.config.project import missing_files
 from checkrail.config.reload import Reloader
-from checkrail.engine.hook import HookSpec
 from checkrail.engine.registry import HookRegistry
 from checkrail.runs.agents import sync_agents
+from checkrail.runs.catalogue import GRAPH, Catalogue
 from checkrail.runs.graphs.loading import Graphs, GraphSource, load
-from checkrail.runs.parts import AgentSettings
+from checkrail.runs.workshop import Workshop
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("checkrail.server")
 
-GRAPH = "graph"
 _WATCHED = {".py", ".yaml", ".yml", ".json", ".toml"}
 
 
@@ -35,10 +35,12 @@ class Project:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.registry = HookRegistry()
-        self.agents: dict[str, HookRegistry] = {}
-        self._hooks = Reloader(file, self.registry)
+        self.outside = Outside(serving=True)
+        self._hooks = Reloader(file, self.registry, self.outside)
         self.loaded = self._hooks.load()
-        self._renew_agents()
+        self.outside.secret = self.loaded.server.outbound.webhook_secret
+        self.catalogue = Catalogue(self.loaded.agents)
+        self.workshop = Workshop(self.loaded, self.catalogue, self.registry)
         if missing := missing_files(self.loaded):
             raise ConfigError([*missing], self.loaded.files)
 
@@ -51,24 +53,9 @@ class Project:
     def _imported(self, name: str) -> Callable[[str, Path], Any]:
         return lambda path, _base: self.loaded.load_object(path, f"the graph {name!r}")
 
-    def _renew_agents(self) -> None:
-        """Take the hooks that agents have of their own; runs under way see them too."""
-        for name, agent in self.loaded.agents.items():
-            _replace(self.agents.setdefault(name, HookRegistry()), agent.hooks)
-        for name in self.agents.keys() - self.loaded.agents.keys():
-            del self.agents[name]
-
     def described(self) -> dict[str, str | None]:
-        """Give the graphs by name, with what their file says of them."""
-        agents = self.loaded.agents.values()
-        return {agent.name: agent.description or None for agent in agents if agent.kind == GRAPH}
-
-    def agent_settings(self) -> dict[str, AgentSettings]:
-        """Give how the runs of each agent are treated."""
-        return {
-            name: AgentSettings(agent.on_crash, agent.timeout_seconds)
-            for name, agent in self.loaded.agents.items()
-        }
+        """Give the agents by name, with what their file says of them."""
+        return {agent.name: agent.description or None for agent in self.loaded.agents.values()}
 
     async def reload(self, services: Services) -> bool:
         """Load everything anew; what is broken leaves all as it was, and False says so."""
@@ -78,11 +65,15 @@ class Project:
             with anew(project_modules(roots)):
                 self.loaded = self._hooks.load()
                 services.graphs.replace(Graphs(await self.graphs()))
-                self._renew_agents()
+                self.catalogue.renew(self.loaded.agents)
+                self.workshop.renew(self.loaded)
         except Exception as error:  # noqa: BLE001 - it is the user's code
             self.loaded = before
             log.error("%s was not reloaded, all stays as it was: %s", self.file, error)  # noqa: TRY400
             return False
+        self.outside.secret = self.loaded.server.outbound.webhook_secret
+        if services.made is not None:
+            await services.made.renew(anew=True)
         await services.database.write(lambda tx: sync_agents(tx, self.described(), time.time()))
         log.info("%s was reloaded", self.file)
         return True
@@ -98,7 +89,3 @@ class Project:
 
         async for _ in awatch(self.loaded.base, watch_filter=wanted, rust_timeout=1000):
             await self.reload(services)
-
-
-def _replace(registry: HookRegistry, hooks: Sequence[HookSpec]) -> None:
-    registry.swap(lambda _known: [*hooks])

@@ -12,7 +12,9 @@ from checkrail.server.auth import Access, Authenticator, Caller, caller_of
 
 if TYPE_CHECKING:
     from checkrail.config.server import ServerConfig
+    from checkrail.runs.catalogue import Catalogue
     from checkrail.runs.graphs.loading import Graphs
+    from checkrail.runs.made_agents import MadeAgents
     from checkrail.runs.service import Runs
     from checkrail.store.database import Database
 
@@ -27,6 +29,7 @@ class Services:
     checkpointer: Any
     store: Any
     authenticator: Authenticator
+    made: MadeAgents | None = None
     open_streams: int = 0
     extras: dict[str, Any] = field(default_factory=dict)
 
@@ -34,6 +37,16 @@ class Services:
     def database(self) -> Database:
         """The database of this server."""
         return self.runs.parts.database
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The agents of this server."""
+        return self.runs.parts.catalogue
+
+    async def knows(self, agent_name: str) -> None:
+        """See that an agent is known here that another process may have heard of just now."""
+        if self.made is not None and agent_name not in self.catalogue:
+            await self.made.renew()
 
     async def access(
         self, connection: HTTPConnection, resource: str, action: str, value: dict[str, Any]

@@ -18,8 +18,20 @@ def when(seconds: float | None) -> str | None:
     )
 
 
+def path_of(row: Row) -> str:
+    """Give where a run is found."""
+    return f"/threads/{row['thread_id']}/runs/{row['run_id']}"
+
+
 def run_json(row: Row) -> dict[str, Any]:
-    """Give a run."""
+    """Give a run in the words of both APIs, but for what came of it: see `whole_run_json`.
+
+    `parameters` are what it works with, `original_parameters` what was asked for. Its `scope` is
+    for its tools and hooks alone.
+    """
+    kind, _, needs = (row.get("needs") or "").partition("/")
+    tags = needs.rpartition("/")[2]
+    original, changed = row["input"], row.get("parameters")
     kwargs = {key: value for key, value in row["kwargs"].items() if key != "modes"}
     return {
         "run_id": row["run_id"],
@@ -44,6 +56,37 @@ def run_json(row: Row) -> dict[str, Any]:
         "usage": row.get("usage"),
         "unwound": row.get("unwound"),
         "origin": row["origin"],
+        "session_id": row.get("session_id"),
+        "parent_run_id": row.get("parent_run_id"),
+        "depth": row.get("depth", 0),
+        "kind": kind or "graph",
+        "demands": tags.split(",") if tags else [],
+        "timeout_seconds": row.get("timeout_seconds"),
+        "parameters": original if changed is None else changed,
+        "original_parameters": original,
+    }
+
+
+def whole_run_json(row: Row) -> dict[str, Any]:
+    """Give a run with what came of it: a text, or data, as it always is of a graph."""
+    told, output = run_json(row), row.get("output")
+    as_text = isinstance(output, str) and told["kind"] != "graph"
+    name, other = ("result_text", "result_data") if as_text else ("result_data", "result_text")
+    return told | {name: output, other: None}
+
+
+def session_json(row: Row) -> dict[str, Any]:
+    """Give a session."""
+    return {
+        "session_id": row["session_id"],
+        "parent_session_id": row["parent_session_id"],
+        "user_id": row["owner"],
+        "channel": row["channel"],
+        "metadata": row["metadata"],
+        "created_at": when(row["created_at"]),
+        "updated_at": when(row["updated_at"]),
+        "ended_at": when(row["ended_at"]),
+        "reason": row["reason"],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -15,6 +15,7 @@ from sqlalchemy import (
     insert,
     or_,
     select,
+    text,
     update,
 )
 from sqlalchemy.sql.elements import ColumnElement
@@ -23,10 +24,12 @@ from checkrail.store.database import Reads, Tx
 from checkrail.store.prepared import Prepared
 from checkrail.store.rows import Filters, Row, all_of, holds, one_of
 from checkrail.store.tables import (
-    CLAIMABLE,
     HOLDS_SLOT,
     QUEUED,
+    READY,
+    REPORTED,
     SCHEDULED,
+    STARTING,
     runs,
     threads,
     workers,
@@ -48,12 +51,26 @@ _NEXT_QUEUED = Prepared(
     .order_by(runs.c.seq)
     .limit(1)
 )
-_CLAIMABLE = (
+_OLDEST = (
     select(runs.c.seq)
-    .where(CLAIMABLE)
     .order_by(runs.c.seq)
     .limit(bindparam("most"))
     .with_for_update(skip_locked=True)
+)
+_STARTING = _OLDEST.where(STARTING)
+_READY = _OLDEST.where(READY, runs.c.needs == bindparam("needs"))
+_REPORTED = _OLDEST.where(REPORTED)
+# Each step finds the next value in the index: rows that are alike are never gone through.
+_NEEDED = text(
+    f"""
+    WITH RECURSIVE found(needs) AS (
+        SELECT min(needs) FROM runs WHERE {READY.text}
+        UNION ALL
+        SELECT (SELECT min(needs) FROM runs WHERE {READY.text} AND needs > found.needs)
+        FROM found WHERE found.needs IS NOT NULL
+    )
+    SELECT needs FROM found WHERE needs IS NOT NULL
+    """  # noqa: S608 - a constant of ours
 )
 _NEWEST_OF_THREAD = (
     select(runs).where(runs.c.thread_id == bindparam("thread")).order_by(runs.c.seq.desc()).limit(1)
@@ -80,6 +97,11 @@ def add(tx: Tx, row: Mapping[str, Any]) -> None:
 def get(reads: Reads, run_id: str) -> Row | None:
     """Find a run."""
     return _GET.row(reads, {"id": run_id})
+
+
+def lock(tx: Tx, run_id: str) -> Row | None:
+    """Find a run that is about to be changed."""
+    return one_of(tx, select(runs).where(runs.c.run_id == run_id).with_for_update())
 
 
 def slot_holder(reads: Reads, thread_id: str) -> str | None:
@@ -124,6 +146,8 @@ def search(
     owner: str | None = None,
     status: str | None = None,
     agent_name: str | None = None,
+    session_id: str | None = None,
+    parent_run_id: str | None = None,
     metadata: Filters | None = None,
     filters: Filters | None = None,
     run_ids: Collection[str] | None = None,
@@ -135,6 +159,7 @@ def search(
     """Give runs, the newest first."""
     query = select(runs).order_by(runs.c.seq.desc()).limit(limit).offset(offset)
     same = {"thread_id": thread_id, "owner": owner, "status": status, "agent_name": agent_name}
+    same |= {"session_id": session_id, "parent_run_id": parent_run_id}
     query = _matching(reads, query, same, run_ids, filters)
     if metadata:
         query = query.where(holds(reads, runs.c.metadata, metadata))
@@ -157,12 +182,54 @@ def change_owned(tx: Tx, run_id: str, worker_id: str, attempt: int, /, **values:
     return bool(_OWNED.run(tx, {**values, **fence}).rowcount)
 
 
-def claim(tx: Tx, worker_id: str, most: int, now: float, *, straight: bool) -> list[Row]:
-    """Take runs that are ready for somebody, the oldest first.
+def claim(
+    tx: Tx,
+    worker_id: str,
+    most: int,
+    now: float,
+    *,
+    fits: Callable[[str], bool],
+    starts: bool = True,
+    straight: bool = False,
+) -> list[Row]:
+    """Take runs that are ready for somebody, the oldest first, if what they need `fits`.
 
-    With no start hooks to be asked they go `straight` into execution.
+    A server `starts` runs too, whoever carries them out in the end. With no start hooks to be
+    asked they go `straight` into execution.
     """
-    found = [row.seq for row in tx.execute(_CLAIMABLE, {"most": most})]
+    found = [row.seq for row in tx.execute(_STARTING, {"most": most})] if starts else []
+    for needs in filter(fits, needed(tx)):
+        found += [row.seq for row in tx.execute(_READY, {"most": most, "needs": needs})]
+    return _taken(tx, sorted(found)[:most], worker_id, now, straight=straight)
+
+
+def claim_beneath(tx: Tx, worker_id: str, now: float, *, fits: Callable[[str], bool]) -> list[Row]:
+    """Take runs that hooks of this worker's own runs wait for, whatever its capacity."""
+    held = select(runs.c.run_id).where(runs.c.worker_id == worker_id)
+    query = select(runs.c.seq, runs.c.needs).where(
+        READY, runs.c.origin == "hook", runs.c.parent_run_id.in_(held)
+    )
+    found = tx.execute(query.order_by(runs.c.seq).with_for_update(skip_locked=True))
+    return _taken(tx, [row.seq for row in found if fits(row.needs)], worker_id, now)
+
+
+def claim_reported(tx: Tx, worker_id: str, most: int, now: float) -> list[Row]:
+    """Take runs that a runner has executed, to ask the hooks about the result and end them.
+
+    This is the same attempt: nothing is executed again.
+    """
+    found = [row.seq for row in tx.execute(_REPORTED, {"most": most})]
+    if not found:
+        return []
+    query = update(runs).where(runs.c.seq.in_(found), runs.c.worker_id.is_(None))
+    tx.execute(query.values(worker_id=worker_id, updated_at=now))
+    return all_of(tx, select(runs).where(runs.c.seq.in_(found)).order_by(runs.c.seq))
+
+
+def _taken(
+    tx: Tx, found: Sequence[int], worker_id: str, now: float, *, straight: bool = False
+) -> list[Row]:
+    """Make runs that are locked those of a worker, each in a new attempt."""
     if not found:
         return []
     phase = "running" if straight else case((runs.c.phase == "ready", "running"), else_="starting")
@@ -181,6 +248,26 @@ def claim(tx: Tx, worker_id: str, most: int, now: float, *, straight: bool) -> l
     tx.execute(taken)
     query = select(runs).where(runs.c.seq.in_(found)).order_by(runs.c.seq)
     return all_of(tx, query)
+
+
+def needed(reads: Reads) -> list[str]:
+    """Give what the runs that are ready need of a runner, each once."""
+    return [row.needs for row in reads.execute(_NEEDED)]
+
+
+def make_ready(tx: Tx, most: int, now: float) -> int:
+    """Let anybody take runs that have no start hooks to be asked."""
+    found = [row.seq for row in tx.execute(_STARTING, {"most": most})]
+    if found:
+        query = update(runs).where(runs.c.seq.in_(found), runs.c.worker_id.is_(None))
+        tx.execute(query.values(phase="ready", ready_at=now, updated_at=now))
+    return len(found)
+
+
+def unclaimed(reads: Reads, since: float, most: int = 100) -> list[Row]:
+    """Give runs that have been ready for long, and that nobody has taken."""
+    query = select(runs).where(READY, runs.c.ready_at <= since).limit(most)
+    return all_of(reads, query.with_for_update(skip_locked=True))
 
 
 def free_slot(tx: Tx, thread_id: str, now: float) -> str | None:

@@ -67,7 +67,10 @@ Searched = JSON().with_variant(JSONB(), "postgresql")
 
 # What partial indexes are for, word for word: with values bound in, nobody would use them.
 HOLDS_SLOT = text("phase IN ('starting', 'ready', 'running', 'waiting')")
-CLAIMABLE = text("worker_id IS NULL AND phase IN ('starting', 'ready')")
+STARTING = text("worker_id IS NULL AND phase = 'starting'")
+READY = text("worker_id IS NULL AND phase = 'ready'")
+REPORTED = text("worker_id IS NULL AND phase = 'running'")
+ASKED = text("status = 'open'")
 QUEUED = text("phase = 'queued'")
 SCHEDULED = text("phase = 'scheduled'")
 OWED = text("status = 'owed' AND worker_id IS NULL")
@@ -113,6 +116,7 @@ threads = Table(
     "threads",
     metadata,
     Column("thread_id", String, primary_key=True),
+    Column("session_id", String, index=True),
     Column("owner", String),
     Column("status", String, nullable=False),
     Column("metadata", Searched, nullable=False),
@@ -172,6 +176,16 @@ runs = Table(
     Column("temporary", Boolean, nullable=False),
     Column("unwound", Boolean),
     Column("origin", String, nullable=False),
+    Column("session_id", String),
+    Column("parent_run_id", String),
+    Column("depth", Integer, nullable=False, server_default="0"),  # of hooks that start runs
+    Column("needs", String, nullable=False, server_default=""),  # kind/agent/tags, of its runner
+    Column("scope", Packed),  # context that no model sees, inherited by runs beneath
+    Column("told", Packed),  # whom its end is told: a hook's record, a session that waits
+    Column("kept", Packed),  # what its body came to, while somebody is asked about it
+    Column("ready_at", Double),
+    Column("heard", Integer),  # how many events its runner has told in this attempt
+    Column("reported_by", String),  # the lease under which a runner said what came of it
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
     Column("started_at", Double),
@@ -181,7 +195,12 @@ runs = Table(
     Index("runs_of_owner", "owner", "seq"),
     Index("runs_of_assistant", "assistant_id", "seq"),
     _partial("runs_slot", "thread_id", where=HOLDS_SLOT, unique=True),
-    _partial("runs_claimable", "seq", where=CLAIMABLE),
+    Index("runs_of_session", "session_id", "seq"),
+    _partial("runs_beneath", "parent_run_id", where="parent_run_id IS NOT NULL"),
+    _partial("runs_starting", "seq", where=STARTING),
+    _partial("runs_ready", "needs", "seq", where=READY),
+    _partial("runs_unclaimed", "ready_at", where=READY),
+    _partial("runs_reported", "seq", where=REPORTED),
     _partial("runs_queued", "thread_id", "seq", where=QUEUED),
     _partial("runs_scheduled", "due_at", where=SCHEDULED),
     _partial("runs_held", "worker_id", where="worker_id IS NOT NULL"),
@@ -244,8 +263,92 @@ workers = Table(
     Column("worker_id", String, primary_key=True),
     Column("host", String, nullable=False),
     Column("pid", Integer, nullable=False),
+    Column("kind", String, nullable=False, server_default="server"),  # or runner
+    Column("owner", String),  # whose key a runner has
+    Column("told", Packed),  # what a runner says of itself: name, capacity, tags, agents
     Column("started_at", Double, nullable=False),
     Column("expires_at", Double, nullable=False),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("session_id", String, primary_key=True),
+    Column("parent_session_id", String),
+    Column("owner", String),
+    Column("user", Packed),
+    Column("channel", String, nullable=False),
+    Column("metadata", Searched, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Column("reason", Told),
+    Index("sessions_by_owner", "owner", "created_at"),
+    Index("sessions_by_creation", "created_at", "session_id"),
+    _partial("sessions_beneath", "parent_session_id", where="parent_session_id IS NOT NULL"),
+)
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("owner", String),
+    Column("blueprint", Packed),  # none: the agent is a file's, and only switched here
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+
+agent_versions = Table(
+    "agent_versions",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("owner", String),
+    Column("blueprint", Packed, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+named_hooks = Table(
+    "named_hooks",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("owner", String),
+    Column("definition", Packed, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("approval_id", String, primary_key=True),
+    Column("run_id", String, nullable=False),
+    Column("thread_id", String, nullable=False),
+    Column("session_id", String),
+    Column("agent_name", String, nullable=False),
+    Column("owner", String),
+    Column("point", String, nullable=False),
+    Column("hook", String, nullable=False),  # with its level
+    Column("question", Told, nullable=False),
+    Column("value", Packed),
+    Column("digest", String, nullable=False),
+    Column("status", String, nullable=False),  # open, approved, denied, expired, void
+    Column("on_timeout", String, nullable=False),
+    Column("edited", Packed),  # {"value": …}, for the value may be null
+    Column("reason", Told),
+    Column("answered_by", String),
+    Column("answered_at", Double),
+    Column("expires_at", Double),
+    Column("used_at", Double),
+    Column("created_at", Double, nullable=False),
+    Index("approvals_of_run", "run_id", "created_at"),
+    Index("approvals_by_creation", "created_at", "approval_id"),
+    _partial("approvals_open", "created_at", where=ASKED),
+    _partial(
+        "approvals_expiring", "expires_at", where="status = 'open' AND expires_at IS NOT NULL"
+    ),
 )
 
 idempotency = Table(

@@ -4,21 +4,34 @@ import contextlib
 import time
 
 import pytest
+from tests.runs.support import graph_agent
 
 from checkrail.actions.outbound import Outbound
+from checkrail.actions.outside import Outside
+from checkrail.config import load_text
 from checkrail.config.server import ServerConfig
 from checkrail.engine.registry import HookRegistry
 from checkrail.runs.agents import sync_agents
+from checkrail.runs.catalogue import Catalogue
 from checkrail.runs.graphs.checkpoints import open_checkpointer, open_store
 from checkrail.runs.graphs.loading import Graphs
+from checkrail.runs.made_agents import MadeAgents
 from checkrail.runs.parts import RunSettings
 from checkrail.runs.service import open_runs
+from checkrail.runs.workshop import Workshop
 from checkrail.server.auth import choose
 from checkrail.server.services import Services
 from checkrail.store import migrate
 from checkrail.store.engines import open_engine, sqlite_url
 
 from .support import GRAPHS, Served
+
+FILE = """
+hooks: {}
+definitions:
+  shut: {block: Not today}
+  told: {url: "https://hooks.example/told", headers: {authorization: Bearer of-the-file}}
+"""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -40,8 +53,11 @@ async def services(places):
         saver = await stack.enter_async_context(open_checkpointer(theirs))
         store = await stack.enter_async_context(open_store(items))
         graphs = Graphs(GRAPHS, saver, store)
-        outbound = Outbound()
+        outbound = Outbound(["mcp.example"])
         stack.push_async_callback(outbound.aclose)
+        outside = Outside(outbound, serving=True)
+        catalogue = Catalogue({name: graph_agent(name) for name in GRAPHS})
+        workshop = Workshop(load_text(FILE, outside=outside), catalogue, registry)
         opening = open_runs(
             ours,
             registry=registry,
@@ -49,12 +65,19 @@ async def services(places):
             checkpointer=saver,
             settings=RunSettings(),
             outbound=outbound,
+            catalogue=catalogue,
+            workshop=workshop,
         )
         runs = await stack.enter_async_context(opening)
         stack.push_async_callback(registry.aclose)
+        outside.agents = runs.hook_runs
         agents = {name: f"The graph {name}" for name in GRAPHS}
         await runs.parts.database.write(lambda tx: sync_agents(tx, agents, time.time()))
-        yield Services(ServerConfig(), runs, graphs, saver, store, choose())
+        made = MadeAgents(
+            runs.parts.database, catalogue, workshop, outbound=outbound, outside=outside
+        )
+        await made.renew()
+        yield Services(ServerConfig(), runs, graphs, saver, store, choose(), made)
 
 
 @pytest.fixture

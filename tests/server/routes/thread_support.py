@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
+from tests.runs.support import graph_agent
 from typing_extensions import TypedDict
 
 from checkrail.runs.agents import sync_agents
@@ -115,6 +116,7 @@ async def threads_of(served):
     services = served.services
     saver, store = services.checkpointer, services.store
     services.graphs.replace(Graphs(FOUND, saver, store))
+    services.catalogue.renew({name: graph_agent(name) for name in FOUND})
     agents = {name: f"The graph {name}" for name in FOUND}
     await services.database.write(lambda tx: sync_agents(tx, agents, time.time()))
     return Threads(served, served.client)

@@ -11,6 +11,9 @@ from checkrail.engine.errors import CheckrailError
 from checkrail.engine.event import Context
 from checkrail.engine.values import ToolCall
 
+RUN_SCOPE = "scope"
+"""Where a server puts the `scope` of a run in the metadata of its events."""
+
 
 class ToolError(CheckrailError):
     """A tool has no result: the model is given the message, and may try again."""
@@ -22,6 +25,12 @@ class ToolContext:
 
     call: ToolCall
     ids: Context
+
+    @property
+    def run(self) -> Mapping[str, Any]:
+        """What whoever started the run gave it as its `scope`: for tools, never for models."""
+        given: Mapping[str, Any] = self.ids.metadata.get(RUN_SCOPE) or {}
+        return given
 
 
 class Tool(ABC):

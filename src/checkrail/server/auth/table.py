@@ -51,6 +51,26 @@ ASSISTANTS = _rules(
     "POST   /assistants/{assistant_id}/latest               update",
 )
 
+AGENTS = _rules(
+    "agents",
+    "POST   /agents                                         create",
+    "GET    /agents                                         search",
+    "GET    /agents/{name}                                  read",
+    "PATCH  /agents/{name}                                  update",
+    "PUT    /agents/{name}                                  update",
+    "DELETE /agents/{name}                                  delete",
+    "GET    /agents/{name}/versions                         read",
+    "POST   /agents/{name}/enable                           update",
+    "POST   /agents/{name}/disable                          update",
+)
+
+HOOKS = (
+    Rule("GET", "/hooks", "admin", "hooks", "search"),
+    Rule("GET", "/hooks/{name}", "admin", "hooks", "read"),
+    Rule("PUT", "/hooks/{name}", "admin", "hooks", "update"),
+    Rule("DELETE", "/hooks/{name}", "admin", "hooks", "delete"),
+)
+
 THREADS = _rules(
     "threads",
     "POST   /threads                                        create",
@@ -95,6 +115,22 @@ RUNS = _rules(
     "POST   /runs/{run_id}/cancel                           update",
 )
 
+SESSIONS = _rules(
+    "sessions",
+    "GET    /sessions                                       search",
+    "GET    /sessions/{session_id}                          read",
+    "GET    /sessions/{session_id}/runs                     read",
+    "POST   /sessions/{session_id}/resume                   create_run",
+)
+
+APPROVALS = _rules(
+    "approvals",
+    "GET    /approvals                                      search",
+    "GET    /approvals/{approval_id}                        read",
+    "POST   /approvals/{approval_id}/approve                update",
+    "POST   /approvals/{approval_id}/deny                   update",
+)
+
 CRONS = _rules(
     "crons",
     "POST   /threads/{thread_id}/runs/crons                 create",
@@ -115,7 +151,33 @@ STORE = _rules(
     "POST   /store/namespaces                               list_namespaces",
 )
 
-TABLE = Rules((*SERVER, *ASSISTANTS, *THREADS, *RUNS, *CRONS, *STORE))
+RUNNER = (
+    Rule("POST", "/runner/register", "runner"),
+    Rule("GET", "/runner/runs", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/heartbeat", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/events", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/points", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/completed", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/failed", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/stopped", "runner"),
+    Rule("POST", "/runner/deregister", "runner"),
+)
+
+TABLE = Rules(
+    (
+        *SERVER,
+        *ASSISTANTS,
+        *AGENTS,
+        *HOOKS,
+        *THREADS,
+        *RUNS,
+        *SESSIONS,
+        *APPROVALS,
+        *CRONS,
+        *STORE,
+        *RUNNER,
+    )
+)
 
 
 def missing(app: FastAPI, rules: Rules = TABLE) -> list[str]:

@@ -3,11 +3,16 @@
 from fastapi import APIRouter
 
 from checkrail.server.routes import (
+    agents,
+    approvals,
     assistants,
     coordinator,
     crons,
+    hooks,
     protocol,
+    runner,
     runs,
+    sessions,
     store,
     system,
     thread_state,
@@ -17,12 +22,17 @@ from checkrail.server.routes import (
 ROUTERS: tuple[tuple[str, APIRouter], ...] = (
     ("meta", system.router),
     ("assistants", assistants.router),
+    ("assistants", agents.router),
+    ("assistants", hooks.router),
     ("crons", crons.router),  # before runs: both have paths below /runs
     ("runs", runs.router),
     ("runs", coordinator.router),
+    ("runs", sessions.router),
+    ("runs", approvals.router),
     ("threads", threads.router),
     ("threads", thread_state.router),
     ("threads", protocol.router),
     ("store", store.router),
+    ("runners", runner.router),
 )
 """Each under the name by which a config turns it off."""

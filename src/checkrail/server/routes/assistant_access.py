@@ -26,14 +26,14 @@ def id_of(assistant_id: str) -> str:
 
 def missing(assistant_id: str, served: Services) -> NotFoundError:
     """Say that there is no such assistant, and what there is."""
-    known = ", ".join(served.graphs.names)
+    known = ", ".join(served.catalogue.names)
     return NotFoundError(f"there is no assistant {assistant_id!r}. Agents of this server: {known}")
 
 
 def check_graph(served: Services, graph_id: str | None) -> None:
     """Refuse an agent that the server does not have."""
-    if graph_id is not None and graph_id not in served.graphs:
-        raise UnknownGraphError(graph_id, served.graphs.names)
+    if graph_id is not None and graph_id not in served.catalogue:
+        raise UnknownGraphError(graph_id, served.catalogue.names)
 
 
 async def found(
@@ -54,7 +54,7 @@ async def found(
         raise missing(assistant_id, served)
     if row["owner"] is None and access.owner is not None:
         raise Forbidden(
-            f"The assistant {row['name']!r} stands for an agent of the config, "
+            f"The assistant {row['name']!r} stands for an agent of the server, "
             "which is for admins to change. Create one of your own"
         )
     return caller, row

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from checkrail.runs.catalogue import GRAPH, Entry
 from checkrail.runs.graphs import describe
 from checkrail.server.answers import Json
 from checkrail.server.auth import Caller
@@ -31,14 +32,18 @@ async def draw_graph(
 ) -> Response:
     """Give the nodes and edges of an assistant's graph; `xray` says how deep into subgraphs."""
     caller, row = await found(request, served, assistant_id, "read")
+    if (agent := _plain_agent(served, row)) is not None:
+        return Json(_drawing(agent))
     async with _opened(served, caller, row) as graph:
         return Json(await describe.drawing(graph, xray=xray or False))
 
 
 @router.get("/assistants/{assistant_id}/schemas", responses=TOLD)
 async def get_schemas(request: Request, served: Served, assistant_id: str) -> Response:
-    """Give the JSON Schemas of an assistant's graph."""
+    """Give the JSON Schemas of what an assistant's graph, or other agent, takes and gives."""
     caller, row = await found(request, served, assistant_id, "read")
+    if (agent := _plain_agent(served, row)) is not None:
+        return Json(_schemas(agent))
     async with _opened(served, caller, row) as graph:
         return Json(describe.schemas(graph, row["graph_id"]))
 
@@ -70,9 +75,42 @@ async def _subgraphs(
     request: Request, served: Services, assistant_id: str, namespace: str | None, *, recurse: bool
 ) -> Response:
     caller, row = await found(request, served, assistant_id, "read")
+    if _plain_agent(served, row) is not None:
+        return Json({})
     async with _opened(served, caller, row) as graph:
         told = await describe.subgraphs(graph, row["graph_id"], namespace, recurse=recurse)
     return Json(told)
+
+
+def _plain_agent(served: Services, row: Row) -> Entry | None:
+    """Give the agent of an assistant if it is no graph."""
+    agent = served.catalogue.get(row["graph_id"])
+    return None if agent is None or agent.config.kind == GRAPH else agent
+
+
+def _drawing(agent: Entry) -> dict[str, Any]:
+    """Draw an agent that is no graph: all that can be seen of it is one step."""
+    name = agent.name
+    places = [("__start__", "schema"), (name, "runnable"), ("__end__", "schema")]
+    return {
+        "nodes": [{"id": place, "type": kind, "data": {"name": place}} for place, kind in places],
+        "edges": [
+            {"source": "__start__", "target": name},
+            {"source": name, "target": "__end__"},
+        ],
+    }
+
+
+def _schemas(agent: Entry) -> dict[str, Any]:
+    nothing = {"type": "object", "properties": {}}
+    return {
+        "graph_id": agent.name,
+        "input_schema": None if agent.takes is None else agent.takes.schema,
+        "output_schema": None if agent.gives is None else agent.gives.schema,
+        "state_schema": None,
+        "config_schema": nothing,
+        "context_schema": None,
+    }
 
 
 def _opened(served: Services, caller: Caller, row: Row) -> Any:

@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from checkrail.runs.errors import NotFoundError
 from checkrail.server.answers import Json
-from checkrail.server.documents import PROBLEMS, RUNS, STREAM, Answers, Run
-from checkrail.server.finding import after_of, find_run, may_touch
+from checkrail.server.documents import PROBLEMS, RUNS, STREAM, Answers, EndedRun
+from checkrail.server.finding import after_of, find_run, may_touch, text_of
 from checkrail.server.routes.runs import Action, LastEvent, Limit, Status, cancelled
 from checkrail.server.services import Services, services_of
-from checkrail.server.shapes import run_json, when
+from checkrail.server.shapes import run_json, when, whole_run_json
 from checkrail.server.streaming import EventStream
 from checkrail.server.streams.sse import frame
 from checkrail.store import deliveries, records, runs
@@ -44,7 +44,7 @@ class Delivery(BaseModel):
     ended_at: str | None = None
 
 
-class WholeRun(Run):
+class WholeRun(EndedRun):
     """A run with what it came to, and what is owed for it."""
 
     output: Any = None
@@ -64,6 +64,8 @@ async def list_all_runs(
     status: Annotated[Status | None, Query()] = None,
     agent_name: Name = None,
     thread_id: Annotated[UUID | None, Query()] = None,
+    session_id: Annotated[UUID | None, Query()] = None,
+    parent_run_id: Annotated[UUID | None, Query()] = None,
     live: Annotated[bool, Query()] = False,
 ) -> Response:
     """List runs, the newest first; the next page are those `before` the last of this one."""
@@ -80,7 +82,9 @@ async def list_all_runs(
             before=None if last is None else last["seq"],
             status=status,
             agent_name=agent_name,
-            thread_id=None if thread_id is None else str(thread_id),
+            thread_id=text_of(thread_id),
+            session_id=text_of(session_id),
+            parent_run_id=text_of(parent_run_id),
             live=live or status in ("pending", "running"),  # which has an index of its own
             limit=limit,
         )
@@ -94,7 +98,7 @@ async def get_run_by_id(request: Request, served: Served, run_id: UUID) -> Respo
     row = await find_run(request, served, run_id, "read")
     owed = await served.database.read(lambda reads: deliveries.of_run(reads, row["run_id"]))
     told = {"output": row["output"], "deliveries": [_delivery(each) for each in owed]}
-    return Json(run_json(row) | told)
+    return Json(whole_run_json(row) | told)
 
 
 def _delivery(row: Row) -> dict[str, Any]:

@@ -15,14 +15,16 @@ from checkrail.runs import jsons
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
 from checkrail.runs.requests import Asker
 from checkrail.runs.retention import forget_runs
+from checkrail.server.agent_runs import answered, run_agent
 from checkrail.server.answers import Json
 from checkrail.server.asking import admitted
 from checkrail.server.auth import matches
 from checkrail.server.bodies import CancelMany, RunBody
-from checkrail.server.documents import RUN, RUNS, STREAM, VALUES
+from checkrail.server.coordinator_bodies import AgentRunBody, AnyRunBody
+from checkrail.server.documents import ANY_RUN, RUN, RUNS, STREAM, VALUES
 from checkrail.server.finding import after_of, may_touch
 from checkrail.server.services import Services, services_of
-from checkrail.server.shapes import run_json, selected
+from checkrail.server.shapes import path_of, run_json, selected
 from checkrail.server.streaming import Awaited, EventStream, Gone, place_for_stream
 from checkrail.server.streams.modes import StreamModeError, stream_modes
 from checkrail.server.streams.sse import SseView, frame
@@ -39,11 +41,6 @@ Action = Annotated[Literal["interrupt", "rollback"], Query()]
 Status = Literal["pending", "running", "success", "error", "timeout", "interrupted"]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10**9)]
-
-
-def path_of(row: Row) -> str:
-    """Give where a run is found."""
-    return f"/threads/{row['thread_id']}/runs/{row['run_id']}"
 
 
 async def _found(request: Request, served: Services, ids: tuple[UUID, UUID], action: str) -> Row:
@@ -117,17 +114,13 @@ def _wait(served: Services, row: Row, body: RunBody) -> Response:
     )
 
 
-def _created(row: Row) -> Response:
-    return Json(run_json(row), headers={"content-location": path_of(row)})
-
-
-@router.post("/threads/{thread_id}/runs", responses=RUN)
+@router.post("/threads/{thread_id}/runs", responses=ANY_RUN)
 async def create_run(
     request: Request, served: Served, thread_id: UUID, body: RunBody, key: Key = None
 ) -> Response:
     """Start a run on a thread and answer at once."""
     [row] = await admitted(request, served, [(body, str(thread_id))], key)
-    return _created(row)
+    return answered(row)
 
 
 @router.post("/threads/{thread_id}/runs/stream", responses=STREAM)
@@ -150,13 +143,15 @@ async def wait_for_run(
     return _wait(served, row, body)
 
 
-@router.post("/runs", responses=RUN)
+@router.post("/runs", responses=ANY_RUN)
 async def create_stateless_run(
-    request: Request, served: Served, body: RunBody, key: Key = None
+    request: Request, served: Served, body: AnyRunBody, key: Key = None
 ) -> Response:
-    """Start a run that has no thread and answer at once."""
+    """Start a run: of an assistant without a thread, or of an agent by its name, in a session."""
+    if isinstance(body, AgentRunBody):
+        return await run_agent(request, served, body, key)
     [row] = await admitted(request, served, [(body, None)], key)
-    return _created(row)
+    return answered(row)
 
 
 @router.post("/runs/stream", responses=STREAM)

@@ -37,7 +37,7 @@ async def info(served: Served) -> Response:
             "version": version("checkrail"),
             "langgraph_py_version": version("langgraph"),
             "flags": flags,
-            "agents": [*served.graphs.names],
+            "agents": served.catalogue.names,
         }
     )
 

@@ -11,10 +11,12 @@ from typing import Any
 
 from checkrail.engine.errors import CheckrailError
 from checkrail.runs import jsons
+from checkrail.runs.catalogue import GRAPH
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
 from checkrail.runs.graphs import state
 from checkrail.server.routes.thread_access import missing
 from checkrail.server.services import Services
+from checkrail.server.shapes import when
 from checkrail.store import runs, threads
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row
@@ -39,11 +41,37 @@ async def graph_of(served: Services, row: Row) -> ThreadGraph | None:
     return ThreadGraph(said, {}) if isinstance(said, str) else None
 
 
+def is_graph(served: Services, name: str) -> bool:
+    """Say whether an agent is a graph, as one is taken for that the server does not have."""
+    agent = served.catalogue.get(name)
+    return agent is None or agent.config.kind == GRAPH
+
+
+def plain_state(row: Row) -> dict[str, Any]:
+    """Give where a thread stands whose agent is no graph, or that never ran."""
+    here = {"checkpoint_ns": "", "checkpoint_id": None, "checkpoint_map": None}
+    return {
+        "values": row.get("values") or {},
+        "next": [],
+        "tasks": [],
+        "metadata": {},
+        "created_at": when(row.get("state_updated_at")),
+        "checkpoint": {"thread_id": row["thread_id"], **here},
+        "parent_checkpoint": None,
+        "interrupts": [],
+    }
+
+
 @asynccontextmanager
 async def opened(
     served: Services, row: Row, graph: ThreadGraph, user: Any, access: str
 ) -> AsyncIterator[Any]:
     """Open the graph of a thread."""
+    if not is_graph(served, graph.name):
+        raise ConflictError(
+            f"the thread {row['thread_id']!r} is of the agent {graph.name!r}, which is no graph: "
+            "it has no checkpoints, and its state is written by its runs alone"
+        )
     if graph.name not in served.graphs:
         known = ", ".join(served.graphs.names)
         raise ConflictError(
@@ -87,7 +115,7 @@ async def refreshed(served: Services, thread_id: str, user: Any = None) -> Row:
     """Bring a thread's row up to what its checkpoints say, and give it."""
     row = await served.database.read(lambda reads: _get(reads, thread_id))
     graph = await graph_of(served, row)
-    if graph is None:
+    if graph is None or not is_graph(served, graph.name):
         return row
     async with opened(served, row, graph, user, "threads.read") as found:
         told = await state.get_state(found, thread_id)

@@ -24,7 +24,15 @@ from checkrail.server.routes.thread_bodies import (
     StateField,
     StateWanted,
 )
-from checkrail.server.routes.thread_graphs import graph_of, opened, reading, refreshed, writing
+from checkrail.server.routes.thread_graphs import (
+    graph_of,
+    is_graph,
+    opened,
+    plain_state,
+    reading,
+    refreshed,
+    writing,
+)
 from checkrail.server.services import Services, services_of
 from checkrail.server.shapes import selected
 from checkrail.store import runs
@@ -111,6 +119,9 @@ async def get_history(
     named = await graph_of(served, row)
     if named is None:
         return Json([])
+    if not is_graph(served, named.name):  # it stands somewhere, and nowhere else
+        past = body.before is not None or body.checkpoint is not None or not row["values"]
+        return Json([] if past else [selected(plain_state(row), body.select)])
     async with opened(served, row, named, caller.user, "threads.read") as graph:
         with reading():
             states = await state.history(
@@ -135,10 +146,10 @@ async def _shown(
 ) -> Response:
     caller, row = await found(request, served, thread_id, "read")
     named = await graph_of(served, row)
-    if named is None:
+    if named is None or not is_graph(served, named.name):
         if place is not None and place.checkpoint_id:
             raise _unknown(row, place)
-        return Json(selected(_empty(row), select))
+        return Json(selected(plain_state(row), select))
     async with opened(served, row, named, caller.user, "threads.read") as graph:
         shown = await _state(graph, row, place, subgraphs=subgraphs)
     return Json(selected(shown, select))
@@ -175,17 +186,3 @@ def _said(place: Place | None) -> dict[str, Any] | None:
 def _unknown(row: Row, place: Place) -> NotFoundError:
     told = f"the thread {row['thread_id']!r} has no checkpoint {place.checkpoint_id!r}"
     return NotFoundError(f"{told}. Its history lists those that it has")
-
-
-def _empty(row: Row) -> dict[str, Any]:
-    here = {"checkpoint_ns": "", "checkpoint_id": None, "checkpoint_map": None}
-    return {
-        "values": {},
-        "next": [],
-        "tasks": [],
-        "metadata": {},
-        "created_at": None,
-        "checkpoint": {"thread_id": row["thread_id"], **here},
-        "parent_checkpoint": None,
-        "interrupts": [],
-    }

@@ -1,0 +1,182 @@
+"""Hooks that are web services: the event is the JSON of a request, their answer that of its reply.
+
+What is sent along may be secret: no error names more of it than scheme, host and port.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from checkrail.actions import wire
+from checkrail.actions.answers import read_json
+from checkrail.actions.destinations import Destination, destination
+from checkrail.actions.errors import ActionError
+from checkrail.actions.outbound import HEADER, OURS, VALUE, Outbound, OutboundAnswer
+from checkrail.actions.outbound_errors import OutboundRefused
+from checkrail.actions.outside import Outside
+from checkrail.actions.signing import key
+from checkrail.engine.errors import InvalidOutcomeError, UnreachableError
+from checkrail.engine.event import Event
+from checkrail.engine.extras import needs
+from checkrail.engine.hook import DEFAULT_TIMEOUT
+from checkrail.engine.outcomes import Outcome
+from checkrail.engine.values import plain
+
+LIMIT = 1 << 20
+"""How many bytes an answer may have."""
+
+_USUAL = {"accept": "application/json", "content-type": "application/json"}
+_CREDENTIAL = re.compile(
+    r"authorization|cookie|credential|key|password|secret|token", re.IGNORECASE
+)
+_WORD = re.compile(r"[^\s\"',;]{8,}")
+_AFTER = 1.0  # seconds: the engine is to see first that time is up
+
+
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """What is asked, and how; `hidden` is what must not come back in an answer."""
+
+    method: str
+    url: str = field(repr=False)
+    where: Destination
+    headers: Mapping[str, str] = field(repr=False)
+    secret: str | None = field(repr=False)
+    hidden: frozenset[str] = field(repr=False)
+    seconds: float
+
+
+def http(
+    url: str,
+    *,
+    method: str = "POST",
+    headers: Mapping[str, str] | None = None,
+    secret: str | None = None,
+    outside: Outside | None = None,
+    timeout: float | None = None,
+) -> Callable[[Event[Any]], Awaitable[Outcome | None]]:
+    """Make a hook of a web service; `timeout` is the hook's own, which the engine keeps.
+
+    The request is signed with `secret`, or with that of `outside`, if there is one.
+    """
+    with needs("httpx2", "a hook that is a web service", "server"):
+        import httpcore2  # noqa: F401
+    given = headers or {}
+    if secret is not None:
+        key(secret)
+    seconds = (DEFAULT_TIMEOUT if timeout is None else timeout) + _AFTER
+    told = _USUAL | _checked(given)
+    hidden = frozenset((*_secrets(given), *(() if secret is None else (secret,))))
+    service = _Service(method, url, destination(url), told, secret, hidden, seconds)
+    around = outside or Outside()
+
+    async def ask_service(event: Event[Any]) -> Outcome | None:
+        try:
+            answer = await _sent(service, event, around)
+        except OutboundRefused as error:
+            raise UnreachableError(str(error)) from None
+        return _answer(event, service, answer)
+
+    return ask_service
+
+
+def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+    """Give headers under names in lower case, or say which cannot be; never what it holds."""
+    for name, value in headers.items():
+        if name.lower() in OURS:
+            remedy = "Remove it: it follows from the URL and the content"
+            raise ActionError(f"the header {name} among `headers` cannot be set", remedy)
+        if not HEADER.fullmatch(name) or not VALUE.fullmatch(value):
+            problem = f"the header {name!r} among `headers` has characters that no header can have"
+            raise ActionError(problem, "Use visible ASCII; look for a stray line break")
+    return {name.lower(): str(value) for name, value in headers.items()}
+
+
+def _secrets(headers: Mapping[str, str]) -> set[str]:
+    """Find the words that variables brought into headers that say who asks."""
+    found: set[str] = set()
+    for name, value in headers.items():
+        written = str(getattr(value, "written", value))
+        if _CREDENTIAL.search(f"{name} {written}"):
+            found |= {word for word in _WORD.findall(value) if word not in written}
+    return found
+
+
+async def _sent(service: _Service, event: Event[Any], outside: Outside) -> OutboundAnswer:
+    content = json.dumps(wire.request(event)).encode()
+    message_id = _message_id(service, event)
+    named = {} if message_id is None else {"webhook-id": message_id}
+    async with _client(outside, service.where) as client:
+        return await client.send(
+            service.method,
+            service.url,
+            headers={**service.headers, **named},
+            content=content,
+            sign_with=service.secret or outside.secret,
+            message_id=message_id,
+            timeout=service.seconds,
+        )
+
+
+@asynccontextmanager
+async def _client(outside: Outside, where: Destination) -> AsyncIterator[Outbound]:
+    """Give the client that is there, or one for this request: nobody would close it later."""
+    if outside.outbound is not None:
+        yield outside.outbound
+        return
+    own = Outbound(outside.allow, max_response_bytes=LIMIT, tls=None if where.plain else _tls())
+    try:
+        yield own
+    finally:
+        await own.aclose()
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """Give what certificates are checked with; it takes long to make."""
+    import httpcore2
+
+    return httpcore2.default_ssl_context()
+
+
+def _message_id(service: _Service, event: Event[Any]) -> str | None:
+    """Name a message that may be sent again, the same each time; other hooks' have other names."""
+    delivery = event.metadata.get("delivery_id")
+    if delivery is None:
+        return None
+    of = json.dumps([delivery, service.method, service.url, plain(event.config)], sort_keys=True)
+    return f"msg_{hashlib.sha256(of.encode()).hexdigest()[:32]}"
+
+
+def _answer(event: Event[Any], service: _Service, answer: OutboundAnswer) -> Outcome | None:
+    where, observing = service.where, event.verdict is not None
+    if not 200 <= answer.status < 300:
+        _refuse(where, answer.status)
+    if answer.cut or len(answer.content) > LIMIT:
+        raise InvalidOutcomeError(f"{where} answered more than {LIMIT} bytes: answer with less")
+    if observing and not answer.content.strip():
+        return None
+    text = answer.content.decode(errors="replace")
+    if any(word in text for word in service.hidden):
+        raise InvalidOutcomeError(
+            f"{where} repeated a secret that it was sent: it must not be in an answer"
+        )
+    data = read_json(str(where), answer.content)
+    return wire.answer(event.point, data, event.value, observing=observing)
+
+
+def _refuse(where: Destination, status: int) -> NoReturn:
+    if status >= 500 or status == 429:
+        raise UnreachableError(f"{where} answered {status}")
+    if 300 <= status < 400:
+        problem = f"{where} answered {status}, a redirect, and those are not followed"
+        raise ActionError(problem, "Put the address that it leads to into `url`")
+    raise ActionError(f"{where} answered {status}", "Look there for the reason")

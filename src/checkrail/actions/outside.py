@@ -1,0 +1,40 @@
+"""What actions use of the world outside: a client for requests, and somebody who runs agents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from checkrail.engine.event import Event
+
+if TYPE_CHECKING:
+    from checkrail.actions.outbound import Outbound
+
+
+class AgentCaller(Protocol):
+    """Runs another agent for a hook."""
+
+    async def __call__(
+        self,
+        agent_name: str,
+        parameters: dict[str, Any],
+        event: Event[Any],
+        timeout: float,
+    ) -> Any:
+        """Give the output of a run of the agent with these parameters, or raise."""
+
+
+@dataclass(slots=True)
+class Outside:
+    """What the hooks of a project share; they keep it, and read it each time they are called.
+
+    Requests go through `outbound`; without one, to public places and those that `allow` lists.
+    `agents` runs other agents, which takes a server: `serving` says that there is one, or will be.
+    `secret` signs the requests of hooks that have no secret of their own.
+    """
+
+    outbound: Outbound | None = None
+    agents: AgentCaller | None = None
+    serving: bool = False
+    secret: str | None = field(default=None, repr=False)
+    allow: tuple[str, ...] = ()

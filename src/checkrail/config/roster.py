@@ -1,0 +1,141 @@
+"""The roster: all agents of a project, those of its file and those that have files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checkrail.config.agent_calls import check_calls
+from checkrail.config.agent_circles import problems
+from checkrail.config.agent_keys import blueprint_of
+from checkrail.config.agent_tools import CheckTools
+from checkrail.config.agents import AgentConfig, AgentReader
+from checkrail.config.builder import Builder
+from checkrail.config.document import read
+from checkrail.config.entries import EntryReader, Said
+from checkrail.config.environment import Environment
+from checkrail.config.hook_section import build_hooks
+from checkrail.config.problems import Report, Where, described
+from checkrail.config.project import OWN_FILES, is_foreign
+from checkrail.config.targets import Importer
+from checkrail.engine.hook import HookSpec
+
+FOLDER = "agents"
+SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+_OF_PROJECTS = frozenset({"agents", "graphs", "server", "database", "data_dir"})
+_BESIDE = frozenset({"name", "definitions", "$schema"})
+_FILE = ""
+"""Stands for the file itself where its own hooks are looked at as those of an agent are."""
+
+
+def agents_folder(file: Path | None, data: Any) -> Path | None:
+    """Give where the agents of a project have files of their own, if the file is a project's.
+
+    Other servers have other things in such a folder, and a file of hooks alone is no project.
+    """
+    if file is None or not isinstance(data, dict) or is_foreign(file):
+        return None
+    if blueprint_of(data) is not None:
+        return None
+    project = file.name in OWN_FILES or data.keys() & _OF_PROJECTS
+    return file.parent / FOLDER if project else None
+
+
+def blueprint_files(folder: Path | None) -> tuple[Path, ...]:
+    """Give the files of agents in a folder, in order; hidden ones belong to editors."""
+    if folder is None or not folder.is_dir():
+        return ()
+    found = (file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
+    return tuple(sorted(file for file in found if file.name[0] != "." and not file.is_dir()))
+
+
+@dataclass(slots=True)
+class Roster:
+    """Reads agents, one file after the other; what is wrong is reported for the file it is in."""
+
+    importer: Importer
+    check_tools: CheckTools | None = None
+    agents: dict[str, AgentConfig] = field(default_factory=dict)
+    reports: dict[str, Report] = field(default_factory=dict)
+    _places: dict[tuple[str, str], Where] = field(default_factory=dict)
+
+    def add_sections(self, data: Mapping[str, Any], entries: EntryReader) -> None:
+        """Read the agents and graphs that stand in the project's file."""
+        reader = self._reader(entries)
+        found = reader.section(data["agents"], ("agents",)) if "agents" in data else {}
+        found |= reader.graphs(data.get("graphs"), ("graphs",), found)
+        self.agents |= found
+        self.reports |= dict.fromkeys(found, entries.report)
+
+    def add_files(self, files: Iterable[Path], entries: EntryReader) -> None:
+        """Read agents that have files of their own; they may use the project's definitions."""
+        beside = Path(entries.report.file).parent
+        lent = {name: Said(said.where, said.keys, {}) for name, said in entries.definitions.items()}
+        for file in files:
+            report = entries.report.part(str(beside / FOLDER / file.name))
+            environment = Environment(entries.environment.allowed, report)
+            own = EntryReader(report, environment, entries.defaults)
+            own.definitions |= lent
+            document = read(file, report)
+            agent = None if document is None else self.blueprint(document.data, own)
+            if agent is not None:
+                self._add(agent, report)
+
+    def _add(self, agent: AgentConfig, report: Report) -> None:
+        if agent.name in self.agents:
+            first = f"{self.agents[agent.name].source} has it already"
+            found = f"the name {agent.name!r} a second time"
+            report.add(("name",), found, "each name once", first)
+        else:
+            self.agents[agent.name] = agent
+            self.reports[agent.name] = report
+
+    def blueprint(self, data: Any, entries: EntryReader) -> AgentConfig | None:
+        """Read an agent that has a document of its own."""
+        if not isinstance(data, dict) or not data:
+            expected = "an agent: a mapping with its `name`"
+            entries.report.add((), f"found {described(data)}", expected)
+            return None
+        entries.define(data.get("definitions"), ("definitions",))
+        given = {key: item for key, item in data.items() if key not in _BESIDE}
+        return self._reader(entries).blueprint(data, given)
+
+    def blueprint_alone(
+        self, data: Mapping[str, Any], given: Mapping[str, Any], entries: EntryReader
+    ) -> None:
+        """Read the agent of a file that is its blueprint, and whose hooks are the file's."""
+        agent = self._reader(entries).blueprint(data, given)
+        if agent is not None:
+            self.agents[agent.name] = agent
+
+    def check(self, outer: Builder) -> None:
+        """See that those who call each other are there, and come to an end.
+
+        `outer` has the hooks of the file itself. A file without agents names those of others.
+        """
+        if not self.agents:
+            return
+        check_calls(self.agents, self.reports)
+        hooks = {name: agent.hooks for name, agent in self.agents.items()}
+        self.reports[_FILE] = outer.report
+        self._note(_FILE, outer)
+        for agent, hook, told in problems({**hooks, _FILE: tuple(outer.specs.values())}):
+            self.reports[agent].add(self._places[agent, hook], told)
+
+    def _reader(self, entries: EntryReader) -> AgentReader:
+        def hooks(name: str, given: Any, where: Where) -> tuple[HookSpec, ...]:
+            builder = Builder(entries.report, self.importer, entries.defaults, f"{name}.")
+            build_hooks(given, where, entries, builder)
+            self._note(name, builder)
+            return tuple(builder.specs.values())
+
+        return AgentReader(entries.environment, self.importer, hooks, self.check_tools)
+
+    def _note(self, agent: str, builder: Builder) -> None:
+        """Remember where the hooks of an agent stand, each by the name of its own agent."""
+        for hook, place in builder.where.items():
+            entry = place[:-1] if place[-1] == "name" else place
+            told = (*entry, "agent_name")
+            self._places[agent, hook] = told if told in builder.report.lines else entry

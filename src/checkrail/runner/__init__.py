@@ -1,0 +1,1 @@
+"""A runner: a process that carries out runs of a server which may be anywhere."""

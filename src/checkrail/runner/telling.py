@@ -1,0 +1,66 @@
+"""Telling a server what a run tells, in its order, and until the server has it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from checkrail.runs.jsons import Fragment
+from checkrail.runs.live import LiveRun
+from checkrail.runner.api import Refused
+from checkrail.store.events import RunEvent
+
+_EVERY = 0.02  # seconds
+_AT_ONCE = 500  # events
+_BYTES = 1 << 20
+
+Send = Callable[[list[Any]], Awaitable[object]]
+
+
+class Telling:
+    """Sends the events of one run; `refused` is told when the server does not take them."""
+
+    def __init__(self, send: Send, refused: Callable[[Refused], object]) -> None:
+        self._send = send
+        self._refused = refused
+        self._sending: asyncio.Task[None] | None = None
+
+    def dirty(self, live: LiveRun) -> None:
+        """Note that a run has told something."""
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._work(live))
+
+    async def flush(self) -> None:
+        """Wait until everything was taken, or refused."""
+        while self._sending is not None:
+            await asyncio.wait({self._sending})
+
+    def stop(self) -> None:
+        """Send nothing any more."""
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def _work(self, live: LiveRun) -> None:
+        try:
+            await asyncio.sleep(_EVERY)
+            while live.pending:
+                batch = _batch(live.pending)
+                told = [(each.seq, each.event, each.ns, Fragment(each.raw)) for each in batch]
+                await self._send(told)
+                live.kept(batch[-1].seq)
+        except Refused as refused:
+            live.pending.clear()
+            self._refused(refused)
+        finally:
+            self._sending = None
+
+
+def _batch(pending: list[RunEvent]) -> list[RunEvent]:
+    """Give the first events, but not too much at a time."""
+    size = 0
+    for number, event in enumerate(pending[:_AT_ONCE]):
+        size += len(event.raw)
+        if size > _BYTES and number:
+            return pending[:number]
+    return pending[:_AT_ONCE]

@@ -1,0 +1,176 @@
+"""A run of an agent that is no graph: its body under the hooks' eyes, up to its result."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from checkrail.engine.frozen import thaw
+from checkrail.engine.points import Decision
+from checkrail.engine.scope import Scope
+from checkrail.runs import approving, jsons
+from checkrail.runs import outcome as outcomes
+from checkrail.runs.bodies import run_callable, run_command, run_loop
+from checkrail.runs.catalogue import Entry
+from checkrail.runs.holding import Emit, Held, rules_on_result
+from checkrail.runs.live import LiveRun
+from checkrail.runs.outcome import Outcome
+from checkrail.runs.parts import Parts, user_of
+from checkrail.runs.work import Done, Message, Work
+from checkrail.store import threads
+
+PROCEDURAL = "procedural"
+
+
+class AgentRun:
+    """One attempt at a run of an autonomous or procedural agent."""
+
+    def __init__(self, parts: Parts, live: LiveRun, scope: Scope) -> None:
+        self._parts = parts
+        self._live = live
+        self._scope = scope
+        self._emit: Emit = live.emit
+        self._used: Mapping[str, Any] = {}
+        live.body = self
+
+    async def result(self) -> Outcome:
+        """Carry out the body, and ask the hooks about what came of it."""
+        agent = self._parts.catalogue.runnable(self._live.row["agent_name"])
+        held = None
+        if rules_on_result(self._scope):
+            held = Held(self._live.emit, self._parts.settings.limits.events)
+            self._emit = held.emit
+        work = await self._work(agent)
+        self._used = work.used
+        done = await self._carried_out(agent, work)
+        self._used = done.usage or work.used
+        return await self.ruled(agent, done, held)
+
+    async def again(self, kept: Mapping[str, Any]) -> Outcome:
+        """Ask the hooks again about what came of the body, as it was kept meanwhile."""
+        agent = self._parts.catalogue.runnable(self._live.row["agent_name"])
+        held = Held(self._live.emit, self._parts.settings.limits.events, kept["events"])
+        done, self._used = Done(kept["output"], kept["messages"], kept["usage"]), kept["usage"]
+        if not self._scope.has("on_result"):
+            held.release()
+        return await self.ruled(agent, done, held)
+
+    async def _carried_out(self, agent: Entry, work: Work) -> Done:
+        workshop = self._parts.workshop
+        if agent.config.kind != PROCEDURAL:
+            return await run_loop(work, workshop.agent(agent.config))
+        if agent.config.command:
+            return await run_command(work, workshop.base)
+        return await run_callable(work, workshop.function(agent.config))
+
+    async def _work(self, agent: Entry) -> Work:
+        live, row = self._live, self._live.row
+        given = row["parameters"] if row["parameters"] is not None else row["input"]
+        return Work(
+            run_id=live.run_id,
+            thread_id=live.thread_id,
+            session_id=row["session_id"],
+            attempt=live.attempt,
+            agent=agent.config,
+            parameters=given if given is not None else {},
+            history=await history_of(self._parts, row),
+            scope=self._scope,
+            emit=self._emit,
+            user=user_of(row),
+            context=row["scope"] or {},
+        )
+
+    async def ruled(self, agent: Entry, done: Done, held: Held | None) -> Outcome:
+        """Check the output, ask the hooks about it, and give the end of the run."""
+        failed = failing(done) or agent.mismatch(done.output)
+        if failed is not None:
+            if held is not None:
+                held.drop()
+            return self._with_usage(failed)
+        output = done.output
+        if self._scope.has("on_result"):
+            verdict = await approving.fire(
+                self._parts,
+                self._live,
+                self._scope,
+                "on_result",
+                output,
+                keep=lambda: _kept(done, held),
+            )
+            if verdict.decision in (Decision.BLOCK, Decision.FAIL):
+                if held is not None:
+                    held.drop()
+                return self._with_usage(_refused(verdict))
+            changed = thaw(verdict.value)
+            if held is not None:
+                (held.drop if changed != output else held.release)()
+            done = self._told(done, changed) if changed != output else done
+            output = changed
+        if done.messages is None:
+            return self._with_usage(
+                Outcome("success", "success", output=output, values={"output": output})
+            )
+        values = _conversation(done.messages)
+        return self._with_usage(Outcome("success", "success", output=output, values=values))
+
+    def _told(self, done: Done, output: Any) -> Done:
+        """Let the conversation end with what the hooks made of the answer."""
+        said = [*(done.messages or ())]
+        answers = [at for at, message in enumerate(said) if message.get("role") == "assistant"]
+        if not answers:
+            return done
+        text = output if isinstance(output, str) else jsons.dumps(output).decode()
+        said[answers[-1]] = {**said[answers[-1]], "content": text}
+        self._live.emit("values", (), _conversation(said))
+        return dataclasses.replace(done, messages=said)
+
+    async def left(self, ended: Outcome) -> Outcome:
+        """Say what is left of a run that did not get to its end: what it has used."""
+        return self._with_usage(ended)
+
+    def _with_usage(self, ended: Outcome) -> Outcome:
+        return dataclasses.replace(ended, usage=dict(self._used))
+
+
+def _kept(done: Done, held: Held | None) -> dict[str, Any]:
+    """Give what has to outlast a question about a result, so that nothing is done again."""
+    return {
+        "output": thaw(done.output),
+        "messages": None if done.messages is None else thaw([*done.messages]),
+        "usage": dict(done.usage),
+        "events": [] if held is None else held.events,
+    }
+
+
+def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
+    """Give a conversation as the values of its thread."""
+    return {"messages": jsons.jsonable(thaw([*messages]))}
+
+
+async def history_of(parts: Parts, row: Any) -> list[Any]:
+    """Give the conversation on a run's thread so far."""
+    if row["temporary"]:
+        return []
+    thread = await parts.database.read(lambda reads: threads.get(reads, row["thread_id"]))
+    values = (thread or {}).get("values")
+    said = values.get("messages") if isinstance(values, dict) else None
+    return said if isinstance(said, list) else []
+
+
+def failing(done: Done) -> Outcome | None:
+    """Give the end of a run whose body failed; None: it did not."""
+    if done.verdict is not None:
+        return _refused(done.verdict)
+    if done.error is None:
+        return None
+    if done.error_type == "Blocked":
+        return outcomes.blocked(done.blocked_by, done.error)
+    kind = done.error_type or "Error"
+    return outcomes.failed(done.error, kind, blocked_by=done.blocked_by)
+
+
+def _refused(verdict: Any) -> Outcome:
+    if verdict.decision is Decision.FAIL:
+        return outcomes.failed(verdict.reason, "HookFailed", blocked_by=verdict.hook)
+    return outcomes.blocked(verdict.hook, verdict.reason)

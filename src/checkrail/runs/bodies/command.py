@@ -1,0 +1,193 @@
+"""A program as the body of a run: started without a shell, told as it goes, certain to end."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Container, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from checkrail.actions.process import (
+    Ended,
+    Stream,
+    TooMuchOutputError,
+    ending,
+    environment,
+    not_started,
+    run,
+    shown,
+)
+from checkrail.engine.values import plain
+from checkrail.runs.bodies.asked import InvalidParameters
+from checkrail.runs.work import Done, Emit, Work
+
+STDOUT_LIMIT = 1 << 20
+STDERR_LIMIT = 4096
+TOLD_LIMIT = 1 << 20
+"""How much of its errors a program may have told while it runs."""
+
+UNTOLD = b"\n[the rest is not told]\n"
+
+GRACE = 2.0
+"""How long a program has to end by itself when its run is cancelled, in seconds."""
+
+_NAME = re.compile(r"[^\W_][\w.-]*")
+_OPEN = frozenset(
+    {"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"}
+)
+"""Where a schema has these, it says itself which names there may be besides its `properties`."""
+
+
+async def run_command(work: Work, base: Path) -> Done:
+    """Run an agent's program in its folder, which is relative to `base`.
+
+    Its parameters are JSON on its input, or arguments. What it writes is told as it comes. If it
+    ends well, its output is the run's: as data if it is JSON, else as text. Cancelled, it and all
+    that it started are asked to end, and killed if they do not.
+    """
+    agent = work.agent
+    cwd = base / (agent.cwd or "")
+    listener = _Listener(work.emit)
+    try:
+        argv, data = _told(work)
+        ended = await run(
+            argv,
+            data,
+            cwd=cwd,
+            env=environment(agent.env) | _environment(work),
+            limits=(STDOUT_LIMIT, STDERR_LIMIT),
+            heard=listener.heard,
+            grace=GRACE,
+        )
+        listener.end()
+    except InvalidParameters as error:
+        return Done(error=str(error), error_type=type(error).__name__)
+    except TooMuchOutputError:
+        problem = f"{agent.command[0]} wrote more than {STDOUT_LIMIT} bytes to its output"
+        remedy = "write less, or a file and its name"
+        return Done(error=f"{problem} and was ended: {remedy}", error_type="TooMuchOutput")
+    except OSError as error:
+        return _failed(not_started(agent.command, cwd, error))
+    return _done(agent.command[0], ended)
+
+
+def _done(program: str, ended: Ended) -> Done:
+    if ended.code == 0:
+        return Done(_output(ended.stdout))
+    said = shown(ended.stderr)
+    return _failed(f"{program} {ending(ended.code)}{f': {said}' if said else ''}")
+
+
+def _failed(error: str) -> Done:
+    return Done(error=error, error_type="CommandFailed")
+
+
+def _output(written: bytes) -> Any:
+    """Read what a program wrote: as JSON if it is, else as text without the last line's end."""
+    text = written.decode(errors="replace")
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return text.rstrip("\r\n")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _environment(work: Work) -> dict[str, str]:
+    """Give what a program is told of its run."""
+    told = {
+        "CHECKRAIL_RUN_ID": work.run_id,
+        "CHECKRAIL_IDEMPOTENCY_KEY": work.idempotency_key,
+        "CHECKRAIL_SCOPE": json.dumps(plain(work.context)),
+    }
+    return told if work.session_id is None else told | {"CHECKRAIL_SESSION_ID": work.session_id}
+
+
+def _told(work: Work) -> tuple[list[str], bytes]:
+    """Give the words of a command, and what it is told on its input."""
+    agent = work.agent
+    given = plain(work.parameters)
+    if agent.parameters_as != "arguments":
+        return [*agent.command], json.dumps(given).encode()
+    if not isinstance(given, Mapping):
+        problem = f"the parameters of {agent.name!r} become arguments by their names"
+        raise InvalidParameters(f"{problem}: send an object, not {type(given).__name__}")
+    known = _declared(agent.parameters_schema)
+    words = [word for name, value in given.items() for word in _words(name, value, known)]
+    return [*agent.command, *words], b""
+
+
+def _declared(schema: Mapping[str, Any] | None) -> Container[str] | None:
+    """Name the parameters that may become options; None: the schema has seen to it.
+
+    An option that nobody thought of might do anything: who may call an agent is not to choose it.
+    """
+    if schema is None:
+        return {"prompt", "messages"}
+    return schema.get("properties") or () if _OPEN.isdisjoint(schema) else None
+
+
+def _words(name: str, value: Any, known: Container[str] | None) -> Iterator[str]:
+    if not _NAME.fullmatch(name) or (known is not None and name not in known):
+        problem = f"the parameter {name!r} is no option of the command"
+        raise InvalidParameters(f"{problem}: declare it in `properties` of parameters_schema")
+    if isinstance(value, list):
+        for item in value:
+            yield from _option(name, item)
+    elif value is True:
+        yield f"--{name}"
+    elif value is not False and value is not None:
+        yield from _option(name, value)
+
+
+def _option(name: str, value: Any) -> tuple[str, ...]:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if "\0" in text or not _can_be_encoded(text):
+        problem = f"the parameter {name!r} holds characters that no argument can have"
+        raise InvalidParameters(f"{problem}: leave them out, or take parameters on stdin")
+    if text.startswith("-"):  # apart, it would be taken for another option
+        return (f"--{name}={text}",)
+    return f"--{name}", text
+
+
+def _can_be_encoded(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class _Listener:
+    """Tells what a program writes, in whole characters, and of its errors not without end."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {name: decoder("replace") for name in ("stdout", "stderr")}
+        self._room = TOLD_LIMIT
+
+    def heard(self, stream: Stream, data: bytes) -> None:
+        """Tell what was written."""
+        if stream == "stderr":
+            data = self._bounded(data)
+        self._tell(stream, self._decoders[stream].decode(data))
+
+    def end(self) -> None:
+        """Tell what is left of characters that were cut off."""
+        for stream, decoder in self._decoders.items():
+            self._tell(stream, decoder.decode(b"", final=True))
+
+    def _bounded(self, data: bytes) -> bytes:
+        room, self._room = self._room, self._room - len(data)
+        if len(data) <= room:
+            return data
+        return b"" if room < 0 else data[:room] + UNTOLD
+
+    def _tell(self, stream: str, text: str) -> None:
+        if text:
+            self._emit("custom", (), {"type": stream, "text": text})

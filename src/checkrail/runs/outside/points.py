@@ -1,0 +1,91 @@
+"""Points of a run that is carried out elsewhere: its hooks are called here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from checkrail.engine.errors import InvalidOutcomeError
+from checkrail.engine.points import HookPoint
+from checkrail.engine.scope import Scope
+from checkrail.runs import jsons
+from checkrail.runs.approving import WaitingDesk
+from checkrail.runs.countdown import Countdown
+from checkrail.runs.errors import InvalidError
+from checkrail.runs.outside.reports import add_events
+from checkrail.runs.outside.verdicts import ASKED, IDS, read_value, told
+from checkrail.runs.parts import Parts
+from checkrail.store import runs
+from checkrail.store.database import Tx
+from checkrail.store.rows import Row
+
+if TYPE_CHECKING:
+    from checkrail.runs.live import LiveRun
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A point that a run has reached elsewhere.
+
+    `levels` are the agents at work there, those that are tools of others included.
+    """
+
+    point: str
+    value: Any
+    ids: Mapping[str, Any] = field(default_factory=dict)
+    levels: Sequence[str] = ()
+
+
+async def decide(parts: Parts, row: Row, reached: Reached) -> dict[str, Any]:
+    """Call the hooks of a run at a point, and give the verdict as it is told to a runner."""
+    point = reached.point
+    if point not in ASKED:
+        raise InvalidError(f"{point!r} is no point inside a run. Those are: {', '.join(ASKED)}")
+    try:
+        given = read_value(HookPoint(point), reached.value)
+    except (InvalidOutcomeError, TypeError) as error:
+        raise InvalidError(f"the value does not fit {point}: {error}") from None
+    scope = _scope(parts, row, reached.levels)
+    ids = {name: reached.ids.get(name) for name in IDS}
+    known = {name: said for name, said in ids.items() if said is not None}
+    try:
+        scope = scope.bind(**known)
+    except TypeError as error:
+        raise InvalidError(str(error)) from None
+    desk = WaitingDesk(parts, cast("LiveRun", Elsewhere(parts, row)))
+    return told(await scope.asking(desk).fire(point, given))
+
+
+class Elsewhere:
+    """A run that is carried out elsewhere, as a desk sees it that puts questions to people.
+
+    Its runner stops the run's time by itself, as long as it waits for a decision.
+    """
+
+    def __init__(self, parts: Parts, row: Row) -> None:
+        self._parts = parts
+        self.row = row
+        self.asked = False
+        self.countdown = Countdown(lambda: None)
+
+    def emit(self, event: str, ns: tuple[str, ...] = (), data: Any = None) -> None:
+        """Tell something among what the runner tells, if the run is still its."""
+        raw, row = jsons.dumps(data), self.row
+
+        def add(tx: Tx) -> None:
+            lease = row["run_id"], row["worker_id"], row["attempt"]
+            if runs.change_owned(tx, *lease, updated_at=time.time()):
+                add_events(tx, row, [(event, ns, raw)])
+
+        self._parts.database.write_soon(add)
+
+
+def _scope(parts: Parts, row: Row, levels: Sequence[str]) -> Scope:
+    scope = parts.scope(row)
+    for name in levels:
+        agent = parts.catalogue.get(name)
+        if agent is not None and agent.hooks not in scope.levels:
+            scope = agent.hooks.scope(parent=scope)
+    return scope

@@ -1,0 +1,226 @@
+"""Runners: processes elsewhere that claim runs, say what becomes of them, and ask at points."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from checkrail.engine.records import uuid7
+from checkrail.runs.errors import RequestError
+from checkrail.runs.hub import WORK, Bell
+from checkrail.runs.outside import claims, leases, reports
+from checkrail.runs.outside.points import Reached, decide
+from checkrail.runs.parts import Parts
+from checkrail.runs.recovery import give_up
+from checkrail.store import runs, workers
+from checkrail.store.database import Tx
+from checkrail.store.events import RunEvent
+from checkrail.store.rows import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+POLL = 25.0
+"""How many seconds a poll is held open while there is nothing to do."""
+
+_AT_ONCE = 100  # runs that are made ready
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a runner says when it asks: how many more runs it can take, and which it has.
+
+    Of those that it is `stopping` it has been told.
+    """
+
+    room: int
+    holding: frozenset[str] = frozenset()
+    stopping: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Found:
+    """What a poll has found: runs for the runner, and runs of its that are to be stopped."""
+
+    claimed: list[Row] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    stops: list[dict[str, Any]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.runs or self.stops)
+
+
+class Runners:
+    """Answers runners. All that it knows of them is in the database."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._bells: set[Bell] = set()
+        self._closing = False
+
+    async def register(self, owner: str, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Enter a runner, and tell it under which id and how often it is to be heard of."""
+        parts, runner_id = self._parts, uuid7()
+        await parts.database.write(lambda tx: leases.entered(tx, parts, runner_id, owner, told))
+        parts.alone = False
+        return {
+            "runner_id": runner_id,
+            "lease_seconds": parts.settings.lease,
+            "beat_seconds": parts.settings.beat,
+            "poll_seconds": POLL,
+        }
+
+    async def _write(self, job: Callable[[Tx], T]) -> T:
+        """Write something; what is refused is raised here, where it spoils nobody else's write."""
+
+        def done(tx: Tx) -> T | RequestError:
+            try:
+                return job(tx)
+            except RequestError as refused:  # before anything was written
+                return refused
+
+        answer = await self._parts.database.write(done)
+        if isinstance(answer, RequestError):
+            raise answer
+        return answer
+
+    async def known(self, runner_id: str, owner: str) -> Row:
+        """Find a runner of somebody's, or raise that there is none."""
+        return await self._parts.database.read(
+            lambda reads: leases.known(reads, self._parts, runner_id, owner)
+        )
+
+    async def poll(self, runner: Row, asked: Asked, gone: asyncio.Future[Any]) -> Found:
+        """Wait until there is something to do for a runner, but not for long.
+
+        Whoever is `gone` gets nothing: what was claimed for it is given back.
+        """
+        until = time.monotonic() + POLL
+        with self._listening() as bell:
+            while True:
+                found = await self._write(partial(self._look, runner=runner, asked=asked))
+                if gone.done() and found.claimed:
+                    await self._give_back(found.claimed)
+                left = min(until - time.monotonic(), self._parts.settings.lease / 3)
+                if found or gone.done() or self._closing or left <= 0:
+                    return found
+                await self._rung(bell, left, gone)
+
+    def _look(self, tx: Tx, runner: Row, asked: Asked) -> Found:
+        parts, runner_id, now = self._parts, runner["worker_id"], time.time()
+        leases.beat(tx, parts, runner_id)
+        if not parts.has("on_run_start"):
+            runs.make_ready(tx, _AT_ONCE, now)
+        fits = claims.fitting(parts, runner["told"])
+        held = runs.held_by(tx, runner_id)
+        found = Found()
+        if asked.room > 0:
+            found.claimed += runs.claim(tx, runner_id, asked.room, now, fits=fits, starts=False)
+        if held:
+            found.claimed += runs.claim_beneath(tx, runner_id, now, fits=fits)
+        # What it should hold and does not was lost on the way to it.
+        strays = [row for row in held if row["run_id"] not in asked.holding]
+        found.runs = [claims.begin(tx, parts, row) for row in (*strays, *found.claimed)]
+        cancelled = [row for row in held if row["cancel"] is not None]
+        found.stops = [
+            {name: row[name] for name in ("run_id", "attempt", "cancel")}
+            for row in cancelled
+            if row["run_id"] in asked.holding.difference(asked.stopping)
+        ]
+        return found
+
+    async def _give_back(self, rows: Sequence[Row]) -> None:
+        def back(tx: Tx) -> None:
+            for row in rows:
+                leases.release(tx, row)
+
+        await self._parts.database.write(back)
+
+    async def _rung(self, bell: Bell, seconds: float, gone: asyncio.Future[Any]) -> None:
+        ringing = asyncio.get_running_loop().create_task(bell.wait(seconds))
+        waits: set[asyncio.Future[Any]] = {ringing, gone}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        ringing.cancel()
+        await asyncio.wait({ringing})
+
+    @contextmanager
+    def _listening(self) -> Iterator[Bell]:
+        with Bell(self._parts.hub, WORK) as bell:
+            self._bells.add(bell)
+            try:
+                yield bell
+            finally:
+                self._bells.discard(bell)
+
+    def look(self) -> None:
+        """Have those who wait look again: a run is to be stopped, or this server stops."""
+        for bell in self._bells:
+            bell.ring()
+
+    def close(self) -> None:
+        """Let nobody wait any longer."""
+        self._closing = True
+        self.look()
+
+    async def beat(self, runner_id: str, run_id: str, attempt: int) -> dict[str, Any]:
+        """Renew a runner's lease, and tell it of this run and of all others that it holds."""
+
+        def renew(tx: Tx) -> list[Row]:
+            leases.beat(tx, self._parts, runner_id)
+            return runs.held_by(tx, runner_id)
+
+        rows = await self._write(renew)
+        held = {row["run_id"]: row for row in rows}
+        if run_id not in held or held[run_id]["attempt"] != attempt:
+            raise leases.lost(run_id)
+        told = {
+            name: {"attempt": row["attempt"], "cancel": row["cancel"]} for name, row in held.items()
+        }
+        return {"cancel": held[run_id]["cancel"], "runs": told}
+
+    async def tell(
+        self, runner_id: str, run_id: str, attempt: int, told: Sequence[RunEvent]
+    ) -> None:
+        """Keep what a run tells."""
+        limits = self._parts.settings.limits
+
+        def keep(tx: Tx) -> None:
+            row = leases.held(tx, runner_id, run_id, attempt)
+            reports.keep_events(tx, row, told, limits)
+
+        await self._write(keep)
+
+    async def decide(
+        self, runner_id: str, run_id: str, attempt: int, reached: Reached
+    ) -> dict[str, Any]:
+        """Call the hooks at a point of a run, and give what they decided."""
+        row = await self._parts.database.read(
+            lambda reads: leases.held(reads, runner_id, run_id, attempt)
+        )
+        return await decide(self._parts, row, reached)
+
+    async def report(
+        self, runner_id: str, run_id: str, attempt: int, kept: Mapping[str, Any]
+    ) -> None:
+        """Take what came of a run; its end is a server's."""
+        await self._write(lambda tx: reports.keep(tx, runner_id, run_id, attempt, kept))
+
+    async def deregister(self, runner_id: str, holding: frozenset[str]) -> None:
+        """Take back what a runner holds, and forget it; all but `holding` it never had."""
+
+        def leave(tx: Tx) -> None:
+            for row in runs.held_by(tx, runner_id):
+                if row["run_id"] in holding:
+                    give_up(tx, self._parts, row, lost=False)
+                else:
+                    leases.release(tx, row)
+            workers.remove(tx, runner_id)
+
+        await self._write(leave)

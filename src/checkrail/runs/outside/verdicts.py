@@ -1,0 +1,122 @@
+"""Verdicts between a server and a runner: what is asked at a point, and what was decided there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkrail.actions import shapes
+from checkrail.engine.frozen import thaw
+from checkrail.engine.outcomes import (
+    UNSET,
+    Block,
+    Continue,
+    Fail,
+    Outcome,
+    Replace,
+    Retry,
+    Stop,
+)
+from checkrail.engine.points import CONTRACTS, Decision, HookPoint
+from checkrail.engine.values import plain
+from checkrail.engine.verdict import Verdict
+
+ASKED = (
+    HookPoint.BEFORE_LLM_CALL,
+    HookPoint.AFTER_LLM_CALL,
+    HookPoint.BEFORE_TOOL_CALL,
+    HookPoint.AFTER_TOOL_CALL,
+    HookPoint.ON_TOOL_ERROR,
+    HookPoint.BEFORE_FINAL_RESPONSE,
+    HookPoint.QUERY_END,
+)
+"""The points inside an execution, which a runner asks the server about."""
+
+IDS = ("agent_name", "model", "provider", "iteration", "tool_call_id", "request_id")
+"""What a runner says of where in a run it is; all else the server knows."""
+
+
+def read_value(point: HookPoint, data: Any) -> Any:
+    """Read the value at a point; `InvalidOutcomeError` says what is wrong with it."""
+    kind = CONTRACTS[point].value
+    if data is None and point is HookPoint.QUERY_END:
+        return None
+    return _read(kind, data, f"the value at {point}")
+
+
+def _read(kind: type, data: Any, what: str) -> Any:
+    if kind is object or kind is str:
+        return data
+    return shapes.build(kind, shapes.check(kind, data, what))
+
+
+def told(verdict: Verdict) -> dict[str, Any]:
+    """Write a verdict: what was decided by whom, and what became of the value, if it changed."""
+    said: dict[str, Any] = {"action": str(verdict.decision)}
+    for name in ("reason", "status", "code", "hook"):
+        if found := getattr(verdict, name):
+            said[name] = found
+    if verdict.inject:
+        said["inject"] = plain(thaw([*verdict.inject]))
+    if verdict.redacted:
+        said["redacted"] = plain(verdict.given)
+    if verdict.subject != verdict.given:
+        said["subject"] = plain(verdict.subject)
+    if verdict.decision in (Decision.REPLACE, Decision.STOP):
+        said["value"] = plain(verdict.value)
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A verdict as a runner hears it; what is UNSET did not change, or was not given."""
+
+    decision: Decision = Decision.CONTINUE
+    reason: str = ""
+    status: int | None = None
+    code: str | None = None
+    hook: str | None = None
+    inject: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    redacted: Any = UNSET
+    subject: Any = UNSET
+    value: Any = UNSET
+
+    def outcome(self) -> Outcome | None:
+        """Give the decision as a hook says it; None: go on."""
+        reason = self.reason
+        if self.decision is Decision.BLOCK:
+            return Block(reason, self.status or 403, self.code)
+        if self.decision is Decision.FAIL:
+            return Fail(reason, self.code, self.status or 500)
+        if self.decision is Decision.RETRY:
+            return Retry(reason, self.inject)
+        if self.decision is Decision.REPLACE:
+            return Replace(self.value, reason)
+        if self.decision is Decision.STOP:
+            return Stop(self.value, reason)
+        return Continue(inject=self.inject) if self.inject else None
+
+
+def heard(point: HookPoint, said: Mapping[str, Any]) -> Told:
+    """Read a verdict; `InvalidOutcomeError` or `ValueError` says what is wrong with it."""
+    decision = Decision(said["action"])
+    if decision is Decision.ASK:
+        raise ValueError("a question is no verdict")
+    contract = CONTRACTS[point]
+    brings = shapes.result_type(contract, decision)
+    return Told(
+        decision,
+        said.get("reason") or "",
+        said.get("status"),
+        said.get("code"),
+        said.get("hook"),
+        said.get("inject") or [],
+        _value(point, said, "redacted"),
+        _value(point, said, "subject"),
+        UNSET if brings is None else _read(brings, said["value"], f"the value of a {decision}"),
+    )
+
+
+def _value(point: HookPoint, said: Mapping[str, Any], name: str) -> Any:
+    return read_value(point, said[name]) if name in said else UNSET

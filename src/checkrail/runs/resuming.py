@@ -1,0 +1,73 @@
+"""Resuming sessions: somebody, or a run that has ended, has something to say to one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from checkrail.engine.values import User
+from checkrail.runs.admission import Admission
+from checkrail.runs.callbacks import CALLBACK
+from checkrail.runs.catalogue import GRAPH
+from checkrail.runs.errors import ConflictError, NotFoundError
+from checkrail.runs.parts import Parts
+from checkrail.runs.requests import Asker, Idempotency, RunRequest
+from checkrail.store import runs, sessions
+from checkrail.store.database import Reads
+from checkrail.store.rows import Row
+
+RESUME = "resume"
+
+
+class Resumer:
+    """Goes on with sessions."""
+
+    def __init__(self, parts: Parts, admission: Admission) -> None:
+        self._parts = parts
+        self._admission = admission
+
+    async def resume(
+        self,
+        session_id: str,
+        prompt: str,
+        asker: Asker,
+        once: Idempotency | None = None,
+        **more: Any,
+    ) -> Row:
+        """Tell a session something: its agent runs again, on its last thread."""
+        last = await self._parts.database.read(lambda reads: _last(reads, session_id, asker))
+        agent = self._parts.catalogue.runnable(last["agent_name"])
+        said = {"prompt": prompt}
+        if agent.config.kind == GRAPH:
+            said = {"messages": [{"role": "user", "content": prompt}]}  # type: ignore[dict-item]
+        request = RunRequest(
+            assistant_id=last["assistant_id"],
+            thread_id=last["thread_id"],
+            input=said,
+            session_id=session_id,
+            scope=last["scope"],
+            resumes=True,
+            **{"origin": RESUME, **more},
+        )
+        [row] = await self._admission.admit([request], asker, once)
+        return row
+
+    async def call_back(self, told: Mapping[str, Any], delivery_id: str) -> None:
+        """Resume the session that waits for a run that has ended."""
+        asker = Asker(User(**told["user"]) if told["user"] else User("anonymous"))
+        once = Idempotency(delivery_id, CALLBACK, told["session_id"])
+        await self.resume(told["session_id"], told["prompt"], asker, once, origin=CALLBACK)
+
+
+def _last(reads: Reads, session_id: str, asker: Asker) -> Row:
+    """Find the last run of a session."""
+    session = sessions.get(reads, session_id)
+    if session is None or asker.owner not in (None, session["owner"]):
+        raise NotFoundError(f"there is no session {session_id!r}")
+    if session["ended_at"] is not None:
+        raise ConflictError(f"the session {session_id!r} has ended. Begin another one")
+    thread = sessions.thread_of(reads, session_id)
+    found = None if thread is None else runs.newest_of(reads, thread["thread_id"])
+    if found is None:
+        raise ConflictError(f"the session {session_id!r} has no run yet: ask for one by POST /runs")
+    return found

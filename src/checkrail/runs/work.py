@@ -1,0 +1,53 @@
+"""What is carried out, wherever that is: a run as its body sees it, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkrail.config import AgentConfig
+from checkrail.engine.scope import Scope
+from checkrail.engine.values import User
+from checkrail.engine.verdict import Verdict
+
+Emit = Callable[[str, tuple[str, ...], Any], None]
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A run, ready to be executed: its start hooks have agreed."""
+
+    run_id: str
+    thread_id: str
+    session_id: str | None
+    attempt: int
+    agent: AgentConfig
+    parameters: Any
+    history: Sequence[Message] = ()
+    scope: Scope
+    emit: Emit
+    user: User | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
+    """The run's `scope`: for tools and programs, never shown to a model."""
+    used: dict[str, Any] = field(default_factory=dict)
+    """What its models have used so far, by their names: known at any time, however it ends."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """What an agent gives to others so that an attempt that is repeated can be told."""
+        return f"{self.run_id}:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a run's body: its output, or the verdict or error that ended it."""
+
+    output: Any = None
+    messages: Sequence[Message] | None = None
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    error: str | None = None
+    error_type: str | None = None
+    blocked_by: str | None = None  # the hook that ended it, where its verdict is not at hand

@@ -1,0 +1,152 @@
+"""Bodies of what runners say."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from checkrail.runs.outside.points import Reached
+from checkrail.server.fields import Name
+from checkrail.store.events import RunEvent
+
+Tag = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[\w.-]+$")]
+Kind = Literal["graph", "autonomous", "procedural"]
+Attempt = Annotated[int, Field(ge=1, lt=2**31)]
+Told = tuple[Annotated[int, Field(ge=1, lt=2**62)], Name, list[str], Any]
+Waiting = tuple[Name, list[str], Any]
+
+
+class Body(BaseModel):
+    """What all bodies have in common: what they do not know is left out."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Registration(Body):
+    """A runner: what it can carry out, and how much of it at a time."""
+
+    name: Annotated[Name, Field(min_length=1, max_length=200)]
+    capacity: Annotated[int, Field(ge=1, le=10_000)] = 1
+    tags: Annotated[list[Tag], Field(max_length=100)] = []
+    kinds: list[Kind] = ["graph", "autonomous", "procedural"]
+    agents: Annotated[list[Name], Field(max_length=10_000)] = []
+    config_digest: Annotated[Name, Field(max_length=200)] | None = None
+    host: Annotated[Name, Field(max_length=255)] = ""
+    pid: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+
+class Registered(BaseModel):
+    """Under which id a runner is known, and how often it is to be heard of, in seconds."""
+
+    runner_id: str
+    lease_seconds: float
+    beat_seconds: float
+    poll_seconds: float
+
+
+class Stop(BaseModel):
+    """A run that is to be stopped, and how."""
+
+    run_id: str
+    attempt: int
+    cancel: Literal["interrupt", "rollback"]
+
+
+class Polled(BaseModel):
+    """Runs to be carried out, and runs to be stopped."""
+
+    runs: list[dict[str, Any]]
+    stops: list[Stop]
+
+
+class Leased(Body):
+    """Something that is said under a lease: the runner's, for one attempt at a run."""
+
+    attempt: Attempt
+
+
+class Beat(BaseModel):
+    """What a heartbeat learns: of its run, and of all that the runner holds."""
+
+    cancel: Literal["interrupt", "rollback"] | None
+    runs: dict[str, dict[str, Any]]
+
+
+class Events(Leased):
+    """What a run tells: `[number, event, namespace, data]` each."""
+
+    events: Annotated[list[Told], Field(max_length=100_000)]
+
+    def told(self) -> list[RunEvent]:
+        """Give the events."""
+        return [RunEvent(seq, event, tuple(ns), data) for seq, event, ns, data in self.events]
+
+
+class Point(Leased):
+    """A point that a run has reached, and the value there."""
+
+    point: Name
+    value: Any = None
+    ids: dict[str, Any] = {}
+    levels: list[Name] = []
+
+    def reached(self) -> Reached:
+        """Give the point."""
+        return Reached(self.point, self.value, self.ids, self.levels)
+
+
+class Graph(Body):
+    """Where a graph waits, if it does."""
+
+    interrupts: list[dict[str, Any]] = []
+    next: list[str] = []
+    waiting: dict[str, list[dict[str, Any]]] = {}
+
+
+class Completed(Leased):
+    """A run that came to a result; `held` is what it told that hooks have to see first."""
+
+    output: Any = None
+    messages: list[dict[str, Any]] | None = None
+    usage: dict[str, Any] = {}
+    held: list[Waiting] = []
+    graph: Graph | None = None
+
+    def kept(self) -> dict[str, Any]:
+        """Give what is kept of it until hooks have ruled."""
+        kept = {
+            "output": self.output,
+            "messages": self.messages,
+            "usage": self.usage,
+            "events": self.held,
+        }
+        return kept if self.graph is None else kept | {"graph": self.graph.model_dump()}
+
+
+class Failed(Leased):
+    """A run that came to no result: why, and by which hook if it was one."""
+
+    error: str
+    error_type: Annotated[Name, Field(max_length=200)] = "Error"
+    phase: Literal["error", "blocked", "timeout"] = "error"
+    blocked_by: Name | None = None
+    unwound: bool | None = None
+    usage: dict[str, Any] = {}
+
+    def kept(self) -> dict[str, Any]:
+        """Give what is kept of it until the run has ended."""
+        names = ("error", "error_type", "phase", "blocked_by", "unwound")
+        told = {name: getattr(self, name) for name in names}
+        return {"usage": self.usage, "ended": {"as": "failed", **told}}
+
+
+class Stopped(Leased):
+    """A run that was stopped as it was asked to be; `unwound` unless it had to be left behind."""
+
+    usage: dict[str, Any] = {}
+    unwound: bool = True
+
+    def kept(self) -> dict[str, Any]:
+        """Give what is kept of it until the run has ended."""
+        return {"usage": self.usage, "ended": {"as": "stopped", "unwound": self.unwound}}
