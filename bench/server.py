@@ -20,6 +20,7 @@ from server_processes import (
     postgres,
     server,
 )
+from server_runners import Pickup, measure_pickups
 
 DATABASES = ("SQLite", "PostgreSQL")
 CLIENTS = (1, 8, 32)
@@ -72,15 +73,18 @@ class ServerResults:
     first_events: list[FirstEvent]
     memory: list[Memory]
     growth: list[Growth]
+    pickups: list[Pickup]
 
 
 def measure_server() -> ServerResults:
     """Measure on both databases, one after the other."""
-    found = ServerResults([], [], [], [])
+    found = ServerResults([], [], [], [], [])
     with places() as both:
         for place in both:
             with floor(place) as bare, server(place) as served:
                 asyncio.run(_measure(place, bare, served, found))
+                if place.url:
+                    found.pickups.extend(measure_pickups(served.port))
             found.growth.extend(grown(place))
     return found
 

@@ -12,6 +12,7 @@ def server_tables(results: ServerResults) -> dict[str, Table]:
         "Time to the first event of a stream": _first_events(results),
         "Memory of the server": _memory(results),
         "Queries beside many finished runs": _growth(results),
+        "From asking for a run to its start on an idle runner": _pickups(results),
     }
 
 
@@ -70,6 +71,14 @@ def _growth(results: ServerResults) -> Table:
         for each in results.growth
     ]
     return [["", f"{FEW} runs", f"{MANY:,} runs", "ratio"], *rows]
+
+
+def _pickups(results: ServerResults) -> Table:
+    rows = [
+        [f"{each.runners} waiting", f"{each.p50:.1f} ms", f"{each.p99:.1f} ms"]
+        for each in results.pickups
+    ]
+    return [["PostgreSQL", "p50", "p99"], *rows]
 
 
 def _micros(microseconds: float) -> str:

@@ -14,3 +14,7 @@ async def add(state: State) -> State:
 
 
 one = StateGraph(State).add_node("add", add).add_edge(START, "add").add_edge("add", END).compile()
+
+
+def nothing(parameters):
+    return {}

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 COMMANDS = ["chat", "check", "fire", "hooks", "init", "schema"]
-OF_THE_SERVER = ["db", "dev", "keys", "runs", "serve"]  # their examples are in tests of their own
+OF_THE_SERVER = ["approvals", "db", "dev", "keys", "resume", "runner", "runs", "serve"]
+"""Their examples are in tests of their own."""
 
 RULES = """
     hooks:

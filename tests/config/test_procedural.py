@@ -1,5 +1,7 @@
 """Procedural agents, and what agents of all kinds have in common."""
 
+import sys
+
 import pytest
 
 from checkrail.config import load_text, missing_files
@@ -174,3 +176,9 @@ def test_a_file_may_be_the_blueprint_of_a_procedural_agent(write):
 
 def test_a_blueprint_may_say_that_it_has_no_hooks():
     assert load_text("name: a\nmodel: openai/m\nhooks: null\n").specs == ()
+
+
+def test_without_its_package_a_schema_says_what_to_install(told, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+    (problem,) = told(agent("command: [x]\nparameters_schema: {type: object}"))
+    assert "a.parameters_schema: `parameters_schema` needs jsonschema-rs: pip install" in problem

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from checkrail import Block, Continue
+from checkrail import Block, Continue, Retry
 from checkrail.config import AgentConfig
 from checkrail.config.agent_models import ModelConfig
 from checkrail.runs.errors import ConflictError, InvalidError
@@ -106,10 +106,9 @@ async def test_what_a_cancelled_agent_used_is_known(world):
             return "calls nothing"
         began.set()
         await asyncio.sleep(60)
+        return "too late"
 
     def again(event, value):
-        from checkrail import Retry
-
         return Retry("once more")
 
     agent = autonomous("talker", reply)

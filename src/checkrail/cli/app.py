@@ -13,6 +13,7 @@ BLOCKED = 3
 FAILED = 4
 
 COMMANDS = {
+    "approvals": "See what hooks ask people, and answer it.",
     "chat": "Talk to an agent of a file.",
     "check": "Validate a file and print the plan.",
     "db": "Bring the server's database up to date.",
@@ -21,6 +22,8 @@ COMMANDS = {
     "hooks": "Show the built-in hooks.",
     "init": "Make a project that runs.",
     "keys": "Make, list and revoke API keys of the server.",
+    "resume": "Tell a session of a server something.",
+    "runner": "Carry out runs of a server that is somewhere else.",
     "runs": "See, follow and cancel runs of a server.",
     "schema": "Print what hooks outside the process are sent and may answer.",
     "serve": "Serve a project in production.",

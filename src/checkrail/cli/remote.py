@@ -103,9 +103,12 @@ class Remote:
         """Read something."""
         return self._answered("GET", path, params)
 
-    def post(self, path: str, *, patient: bool = False, **params: Any) -> Any:
+    def post(self, path: str, *, patient: bool = False, body: Any = None, **params: Any) -> Any:
         """Ask for something; one who is patient waits as long as it takes."""
-        return self._answered("POST", path, params, **({"timeout": None} if patient else {}))
+        options: dict[str, Any] = {"timeout": None} if patient else {}
+        if body is not None:
+            options["json"] = body
+        return self._answered("POST", path, params, **options)
 
     def events(self, path: str) -> Iterator[dict[str, Any]]:
         """Give the events of a stream as they come; one that breaks is opened again."""

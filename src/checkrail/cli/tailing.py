@@ -47,6 +47,11 @@ def _data(event: Mapping[str, Any]) -> str:
     if event["event"] == "end":
         why = f": {data['error']}" if data.get("error") else ""
         return f"{data['status']} ({data['phase']}){why}"
+    if event["event"].startswith("hook_"):
+        ending = data.get("decision") or data.get("failure") or ""
+        why = data.get("reason") or data.get("error") or ""
+        told = f"{data['hook']} at {data['point']} {ending}".rstrip()
+        return f"{told}: {why}" if why else told
     if event["event"] == "messages" and isinstance(data, list) and data:
         data = data[0]
         content = data.get("content") if isinstance(data, dict) else None

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from checkrail.config.kinds import (
     Check,
     Choice,
-    Kind,
-    ListOf,
     anything,
     command,
     flag,
@@ -22,7 +19,7 @@ from checkrail.config.kinds import (
 )
 from checkrail.config.problems import Report, Where
 from checkrail.config.schema import DEFAULTS
-from checkrail.config.server_keys import Members, positive, reference
+from checkrail.config.server_keys import TAGS, Members, positive, reference
 
 AUTONOMOUS, GRAPH_KIND, PROCEDURAL_KIND = KINDS = ("autonomous", "graph", "procedural")
 """Kinds of agents."""
@@ -30,20 +27,12 @@ AUTONOMOUS, GRAPH_KIND, PROCEDURAL_KIND = KINDS = ("autonomous", "graph", "proce
 POLICIES = ("resume", "fail", "restart")
 """What becomes of a run whose process died."""
 
-_TAG = re.compile(r"[\w.-]+")
 _MOST_DEMANDS = 8
-
-
-def _is_tag(value: Any) -> bool:
-    return isinstance(value, str) and _TAG.fullmatch(value) is not None
-
-
-_TAGS = ListOf(Kind("a tag of letters, digits, - _ and .", _is_tag), "a list of tags")
 
 
 def _demands(value: Any, where: Where, report: Report) -> bool:
     """Check the tags that a runner must have: few, for runs are sorted by them."""
-    if not _TAGS(value, where, report):
+    if not TAGS(value, where, report):
         return False
     if len(value) > _MOST_DEMANDS:
         report.add(where, f"found {len(value)} tags", f"{_MOST_DEMANDS} at most")

@@ -107,6 +107,8 @@ class ServerConfig:
     beat_seconds: float = 5.0
     cancel_grace_seconds: float = 30.0
     stop_grace_seconds: float = 10.0
+    unclaimed_seconds: float = 300.0
+    tags: tuple[str, ...] = ()
     log_level: str = "info"
     database: str | None = field(default=None, repr=False)
     data_dir: Path = Path(".checkrail")

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from checkrail.config.kinds import Check, Choice, Kind, ListOf, count, flag, seconds, text, texts
 from checkrail.config.problems import Report, Where, described
+
+_TAG = re.compile(r"[\w.-]+")
+
+
+def _is_tag(value: Any) -> bool:
+    return isinstance(value, str) and _TAG.fullmatch(value) is not None
+
+
+TAGS = ListOf(Kind("a tag of letters, digits, - _ and .", _is_tag), "a list of tags")
+"""Tags of runners, and those that runs demand of them."""
 
 JAVASCRIPT = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
 _PORTS = 65_535
@@ -156,8 +167,16 @@ SERVER = Members(
         "host": text,
         "port": port,
         "capacity": positive,
+        "tags": TAGS,
         **dict.fromkeys(
-            ("lease_seconds", "beat_seconds", "cancel_grace_seconds", "stop_grace_seconds"), seconds
+            (
+                "lease_seconds",
+                "beat_seconds",
+                "cancel_grace_seconds",
+                "stop_grace_seconds",
+                "unclaimed_seconds",
+            ),
+            seconds,
         ),
         "log_level": Choice(("debug", "info", "warning", "error")),
     },

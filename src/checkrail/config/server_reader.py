@@ -89,7 +89,7 @@ class ServerReader:
             found = f"a beat every {beat:g} seconds for a lease of {lease:g}"
             hint = "a lease has to outlast a beat that was missed"
             self.report.add(("server",), found, "a lease of two beats or more", hint)
-        return said
+        return {**said, "tags": tuple(said.get("tags") or ())}
 
     def _auth(self, top: Mapping[str, Any]) -> AuthConfig | None:
         if top.get("auth") is None:

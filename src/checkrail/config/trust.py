@@ -48,7 +48,9 @@ _CODE = {
     **dict.fromkeys(("path", "module", "function"), "Python code"),
     **dict.fromkeys(("command", "cwd", "env"), "a program"),
 }
-_SECRET_HEADERS = re.compile(r"authorization|cookie|.*(?:api-?key|token|secret|password).*", re.IGNORECASE)
+_SECRET_HEADERS = re.compile(
+    r".*(?:authorization|cookie|api-?key|token|secret|password).*", re.IGNORECASE
+)
 _VARIABLE = re.compile(r"\$(?P<escape>\$\{)|\$\{[^}]*\}")
 _IN_FILES = "it belongs into a file of the server, or say agents_api.allow_code there"
 _BESIDE_REF = frozenset(COMMON) - {"config"}

@@ -45,7 +45,7 @@ class Refused(CheckrailError):
     @property
     def gone(self) -> bool:
         """Whether the server does not know the runner any more."""
-        return self.status == 410  # noqa: PLR2004
+        return self.status == 410
 
     @property
     def lost(self) -> bool:
@@ -142,7 +142,7 @@ class Api:
                 silent = True
             except Refused as refused:
                 failures += 1
-                if refused.status < 500 or failures >= _BROKEN:  # noqa: PLR2004
+                if refused.status < 500 or failures >= _BROKEN:
                     raise
             else:
                 if silent:

@@ -17,7 +17,8 @@ from checkrail.config.trust import Trust
 from checkrail.engine.registry import HookRegistry
 from checkrail.runs.catalogue import GRAPH, Catalogue
 from checkrail.runs.graphs.checkpoints import open_checkpointer, open_store
-from checkrail.runs.graphs.loading import Graphs, GraphSource, load as load_graph
+from checkrail.runs.graphs.loading import Graphs, GraphSource
+from checkrail.runs.graphs.loading import load as load_graph
 from checkrail.runs.workshop import Workshop
 
 log = logging.getLogger("checkrail.runner")
@@ -30,8 +31,7 @@ class RunnerProject:
         self.file = file
         self.loaded: Loaded = load(file)
         agents = {
-            name: dataclasses.replace(agent, hooks=())
-            for name, agent in self.loaded.agents.items()
+            name: dataclasses.replace(agent, hooks=()) for name, agent in self.loaded.agents.items()
         }
         self.catalogue = Catalogue(agents)
         self.workshop = Workshop(self.loaded, self.catalogue, HookRegistry())

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from checkrail.runner.api import Refused
 from checkrail.runs.jsons import Fragment
 from checkrail.runs.live import LiveRun
-from checkrail.runner.api import Refused
 from checkrail.store.events import RunEvent
 
 _EVERY = 0.02  # seconds

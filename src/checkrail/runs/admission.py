@@ -238,6 +238,9 @@ class Admission:
             tx.tell("work", "")
         stored = {key: _stored(key, value) for key, value in row.items()}
         runs.add(tx, stored)
+        records.note(tx, "run_created", row)
+        if row["worker_id"] is not None:
+            records.note(tx, "run_started", row)
         if not row["temporary"]:
             self._note_run(tx, row, thread)
         return row
@@ -420,6 +423,7 @@ def _keep_refused(tx: Tx, row: Row, verdict: Any, told: list[Row]) -> None:
     }
     runs.add(tx, {key: _stored(key, value) for key, value in (row | refused).items()})
     records.add(tx, told)
+    records.note(tx, "run_ended", row | refused, error=verdict.reason, blocked_by=verdict.hook)
 
 
 def _repeated(reads: Reads, asker: Asker, once: Idempotency) -> list[Row] | None:

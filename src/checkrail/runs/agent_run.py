@@ -18,6 +18,7 @@ from checkrail.runs.live import LiveRun
 from checkrail.runs.outcome import Outcome
 from checkrail.runs.parts import Parts, user_of
 from checkrail.runs.work import Done, Message, Work
+from checkrail.runs.workshop import Workshop
 from checkrail.store import threads
 
 PROCEDURAL = "procedural"
@@ -43,26 +44,19 @@ class AgentRun:
             self._emit = held.emit
         work = await self._work(agent)
         self._used = work.used
-        done = await self._carried_out(agent, work)
+        done = await carried_out(work, self._parts.workshop)
         self._used = done.usage or work.used
         return await self.ruled(agent, done, held)
 
     async def again(self, kept: Mapping[str, Any]) -> Outcome:
         """Ask the hooks again about what came of the body, as it was kept meanwhile."""
-        agent = self._parts.catalogue.runnable(self._live.row["agent_name"])
+        name, catalogue = self._live.row["agent_name"], self._parts.catalogue
+        agent = catalogue.get(name) or catalogue.runnable(name)  # it may be off by now
         held = Held(self._live.emit, self._parts.settings.limits.events, kept["events"])
         done, self._used = Done(kept["output"], kept["messages"], kept["usage"]), kept["usage"]
         if not self._scope.has("on_result"):
             held.release()
         return await self.ruled(agent, done, held)
-
-    async def _carried_out(self, agent: Entry, work: Work) -> Done:
-        workshop = self._parts.workshop
-        if agent.config.kind != PROCEDURAL:
-            return await run_loop(work, workshop.agent(agent.config))
-        if agent.config.command:
-            return await run_command(work, workshop.base)
-        return await run_callable(work, workshop.function(agent.config))
 
     async def _work(self, agent: Entry) -> Work:
         live, row = self._live, self._live.row
@@ -131,6 +125,16 @@ class AgentRun:
 
     def _with_usage(self, ended: Outcome) -> Outcome:
         return dataclasses.replace(ended, usage=dict(self._used))
+
+
+async def carried_out(work: Work, workshop: Workshop) -> Done:
+    """Carry out a run of an agent that is no graph, wherever this is."""
+    agent = work.agent
+    if agent.kind != PROCEDURAL:
+        return await run_loop(work, workshop.agent(agent))
+    if agent.command:
+        return await run_command(work, workshop.base)
+    return await run_callable(work, workshop.function(agent))
 
 
 def _kept(done: Done, held: Held | None) -> dict[str, Any]:

@@ -129,6 +129,7 @@ def _held(tx: Tx, row: Row) -> Row | None:
 
 def _go_on(tx: Tx, row: Row, run: Row, now: float) -> None:
     """Wake whoever waits for an answer: a process that works on the run, or any for one left."""
+    approvals.note(tx, "approval_answered", row)
     tx.tell(APPROVAL, row["approval_id"])
     if run["phase"] != "waiting" or row["point"] not in LEFT_AT:
         return

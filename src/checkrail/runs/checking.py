@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkrail.actions.schemas import compiled
+from checkrail.builtin.schema_check import compiled
 from checkrail.engine.frozen import thaw
 
 _MOST = 20  # problems that are told of
 
 
 class Checker:
-    """A schema, ready to be asked."""
+    """A schema, ready to be asked. What it says of a value never repeats the value."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.schema = thaw(schema)
-        self._validator = compiled(self.schema)
+        self._validator = compiled("schema", self.schema, "a schema")
 
     def problems(self, value: Any) -> list[dict[str, Any]]:
         """Tell what is wrong with a value: where, what, and what the schema says there."""

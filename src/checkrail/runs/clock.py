@@ -13,6 +13,7 @@ from checkrail.runs.admission import Admission
 from checkrail.runs.answering import expire
 from checkrail.runs.errors import RequestError
 from checkrail.runs.hub import Bell
+from checkrail.runs.outside.unclaimed import Unclaimed
 from checkrail.runs.parts import Parts
 from checkrail.runs.recovery import recover
 from checkrail.runs.requests import Asker, Idempotency, RunRequest
@@ -35,6 +36,7 @@ class Clock:
         self._admission = admission
         self._bell = Bell(parts.hub, ("clock", ""))
         self._retention = Retention(parts)
+        self._unclaimed = Unclaimed(parts)
         self._starting: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
@@ -49,6 +51,7 @@ class Clock:
     async def _serve(self) -> None:
         chores: list[tuple[float, Callable[[], Awaitable[object]]]] = [
             (self._parts.settings.beat, self._recover),
+            (self._parts.settings.beat, self._unclaimed.end),
             (self._parts.settings.sweep_every, self._retention.clean),
         ]
         due = [0.0] * len(chores)

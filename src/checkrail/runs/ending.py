@@ -172,10 +172,25 @@ def _wind_up(tx: Tx, row: Row, outcome: Outcome, debts: list[Row], kept: list[Ro
         following = runs.free_slot(tx, row["thread_id"], now)
         last = row["base_seq"] + kept[-1]["last_seq"]
         _leave_thread(tx, row["thread_id"], outcome, following, last)
+    _note(tx, row, outcome)
     tx.tell("run", row["run_id"])
     tx.tell("thread", row["thread_id"])
     if following:
         tx.tell("work", "")
+
+
+def _note(tx: Tx, row: Row, outcome: Outcome) -> None:
+    now_is = {"status": outcome.status, "phase": outcome.phase}
+    records.note(
+        tx,
+        "run_ended",
+        {**row, **now_is},
+        error=outcome.error,
+        error_type=outcome.error_type,
+        blocked_by=outcome.blocked_by,
+        block_reason=outcome.block_reason,
+        rolled_back=outcome.rolled_back or None,
+    )
 
 
 def _leave_thread(
@@ -216,7 +231,7 @@ class Finisher:
             if not runs.change_owned(tx, live.run_id, parts.worker_id, live.attempt, **changed):
                 return False
             records.add(tx, told)
-            if live.asked or live.attempt > 1:
+            if live.asked or live.attempt > 1 or row["kept"] is not None:
                 approvals.use(tx, [each["approval_id"] for each in live.answers], time.time())
                 approvals.void_open(tx, live.run_id)
             _wind_up(tx, row, outcome, debts, kept)

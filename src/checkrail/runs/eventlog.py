@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 from checkrail.runs.live import LiveRun
-from checkrail.store import events, records, runs
+from checkrail.store import events, records, runs, threads
 from checkrail.store.database import Database, Reads, Tx
 from checkrail.store.events import RunEvent
 
@@ -25,6 +25,7 @@ class EventLog:
         self._worker_id = worker_id
         self._dirty: set[LiveRun] = set()
         self._records: list[dict[str, Any]] = []
+        self._elsewhere: list[dict[str, Any]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._in_flight: frozenset[LiveRun] = frozenset()
@@ -34,9 +35,14 @@ class EventLog:
         self._dirty.add(live)
         self._soon()
 
-    def keep(self, record: dict[str, Any]) -> None:
-        """Keep a hook record with the next write."""
+    def keep(self, record: dict[str, Any], *, elsewhere: bool = False) -> None:
+        """Keep a hook record with the next write; of a run that may be executed `elsewhere`.
+
+        There it is an event too, whose number only the database can tell.
+        """
         self._records.append(record)
+        if elsewhere:
+            self._elsewhere.append(record)
         self._soon()
 
     def keep_all(self, kept: list[dict[str, Any]]) -> None:
@@ -82,17 +88,19 @@ class EventLog:
     async def _flush(self) -> None:
         dirty, self._dirty = self._dirty, set()
         kept, self._records = self._records, []
+        away, self._elsewhere = self._elsewhere, []
         batches = [(live, live.pending[-1].seq) for live in dirty if live.pending]
         rows = [events.row_of(live.run_id, live.thread_id, live.pending) for live, _ in batches]
         self._in_flight = frozenset(live for live, _ in batches)
         try:
-            await self._database.write(lambda tx: self._write(tx, rows, kept))
+            await self._database.write(lambda tx: self._write(tx, rows, kept, away))
             for live, seq in batches:
                 live.kept(seq)
         except Exception:
             log.exception("events could not be kept; they are tried again")
             self._dirty |= {live for live, _ in batches}
             self._records = kept + self._records
+            self._elsewhere = away + self._elsewhere
             await asyncio.sleep(0.5)
             await self._forget_kept([live for live, _ in batches])
         finally:
@@ -110,11 +118,31 @@ class EventLog:
             for live, seq in zip(lives, await self._database.read(last), strict=True):
                 live.kept(seq)
 
-    def _write(self, tx: Tx, rows: list[dict[str, Any]], kept: list[dict[str, Any]]) -> None:
+    def _write(
+        self,
+        tx: Tx,
+        rows: list[dict[str, Any]],
+        kept: list[dict[str, Any]],
+        away: list[dict[str, Any]],
+    ) -> None:
         held = runs.held_among(tx, self._worker_id, [row["run_id"] for row in rows])
         mine = [row for row in rows if row["run_id"] in held]
         events.add(tx, mine)
         records.add(tx, kept)
+        for run_id in dict.fromkeys(row["run_id"] for row in away if row["run_id"]):
+            self._tell(tx, run_id, [row for row in away if row["run_id"] == run_id])
         for row in mine:
             tx.tell("run", row["run_id"])
             tx.tell("thread", row["thread_id"])
+
+    def _tell(self, tx: Tx, run_id: str, told: list[dict[str, Any]]) -> None:
+        """Tell of the hooks of a run that a runner executes, behind what it has told."""
+        threads.hold(tx, told[0]["thread_id"] or "")  # as always, before the run
+        run = runs.lock(tx, run_id)
+        if run is None or run["worker_id"] in (None, self._worker_id):
+            return
+        events.append(
+            tx, run_id, run["thread_id"], [(row["event_type"], row["record"]) for row in told]
+        )
+        tx.tell("run", run_id)
+        tx.tell("thread", run["thread_id"])

@@ -174,12 +174,15 @@ class Executor:
         row = live.row | {"worker_id": self._parts.worker_id}
         answers = [each["approval_id"] for each in live.answers]
 
-        def release(tx: Any) -> None:
-            if leases.release(tx, row, **changed):
+        def release(tx: Any) -> bool:
+            released = leases.release(tx, row, **changed)
+            if released:
                 approvals.use(tx, answers, time.time())
+            return released
 
         await self._parts.log.flush()
-        await self._parts.database.write(release)
+        live.mute = True
+        live.left = await self._parts.database.write(release)  # this process may have it again
         live.stop("lost")
         raise asyncio.CancelledError
 

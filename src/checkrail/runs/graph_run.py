@@ -12,8 +12,7 @@ from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision
 from checkrail.engine.scope import Scope
 from checkrail.engine.verdict import Verdict
-from checkrail.runs import approving
-from checkrail.runs import jsons
+from checkrail.runs import approving, jsons
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.graphs import rewriting, state, thread_rows
 from checkrail.runs.graphs.execution import INTERRUPT, GraphOutcome, execute
@@ -55,7 +54,7 @@ class GraphRun:
         """Run the graph and ask the hooks about what came of it."""
         row, guard = self._live.row, self._guard
         held = None
-        if rules_on_result(self._scope):
+        if self._rules():
             held = Held(self._live.emit, self._parts.settings.limits.events)
             self._emit = held.emit
         config = row["kwargs"].get("config") or {}
@@ -122,6 +121,9 @@ class GraphRun:
             shown=withheld(self._scope) if "events" in self._modes else None,
         )
 
+    def _rules(self) -> bool:
+        return rules_on_result(self._scope)
+
     def _policy(self) -> str:
         if self._live.row["kwargs"].get("durability") == "exit":
             return "restart"
@@ -134,28 +136,38 @@ class GraphRun:
                 held.release()
             return self._interrupted(found)
         values = found.values
-        agent = self._parts.catalogue.get(self._live.row["agent_name"])
-        if agent is not None and (ended := agent.mismatch(jsons.jsonable(values))) is not None:
-            if held is not None:
-                held.drop()
-            return self._with_usage(ended)
-        if self._scope.has("on_result"):
+        ended = self._mismatch(values)
+        if ended is None and self._scope.has("on_result"):
             verdict = await self._verdict(values, held)
             if verdict.decision in (Decision.BLOCK, Decision.FAIL):
-                if held is not None:
-                    held.drop()
-                return self._refused(verdict)
-            changed = thaw(verdict.value)
-            if changed != values:
-                values = changed
-                if held is not None:
-                    held.drop()
-                if "values" in self._modes:
-                    self._live.emit("values", (), values)
-                await rewriting.write_back(graph, self._live.thread_id, values)
-            elif held is not None:
+                ended = self._refused(verdict)
+            else:
+                values = await self._taken(graph, values, thaw(verdict.value), held)
+        if ended is None:
+            ended = Outcome("success", "success", output=values, values=values)
+        elif held is not None:
+            held.drop()
+        return self._with_usage(ended)
+
+    def _mismatch(self, values: Any) -> Outcome | None:
+        """Give the end of a run whose result is not what its agent promises; None: it is."""
+        agent = self._parts.catalogue.get(self._live.row["agent_name"])
+        if agent is None or agent.gives is None:
+            return None
+        return agent.mismatch(jsons.jsonable(values))
+
+    async def _taken(self, graph: Any, values: Any, changed: Any, held: Held | None) -> Any:
+        """Take what the hooks left of a result: others see it, and so does the thread."""
+        if changed == values:
+            if held is not None:
                 held.release()
-        return self._with_usage(Outcome("success", "success", output=values, values=values))
+            return values
+        if held is not None:
+            held.drop()
+        if "values" in self._modes:
+            self._live.emit("values", (), changed)
+        await rewriting.write_back(graph, self._live.thread_id, changed)
+        return changed
 
     async def _verdict(self, values: Any, held: Held | None) -> Verdict:
         """Ask the hooks about a result; it is kept if somebody has to be asked first."""
@@ -220,7 +232,7 @@ class GraphRun:
         unmoved = ended.phase == "cancelled" or ended.error_type == _NOT_ASKED
         if told["next"] and unmoved:
             ended = dataclasses.replace(ended, thread_status="interrupted")
-        if rules_on_result(self._scope):  # nobody has ruled on what is there now
+        if self._rules():  # nobody has ruled on what is there now
             return self._with_usage(ended)
         return self._with_usage(
             dataclasses.replace(

@@ -113,8 +113,16 @@ class LiveRun:
                 f"the run told more than {self._limits.events} events or {self._limits.bytes} "
                 "bytes. Stream less, or raise limits.events_per_run and limits.bytes_per_run"
             )
-        self.seq += 1
-        made = RunEvent(self.seq, event, ns, data=None, raw=raw)
+        self._append(RunEvent(self.seq + 1, event, ns, raw=raw))
+
+    def note(self, event: str, raw: bytes) -> None:
+        """Tell of a hook, in order with all else; it is kept elsewhere too, and never too much."""
+        if self.mute or not self._sound() or len(raw) > self._limits.event_bytes:
+            return
+        self._append(RunEvent(self.seq + 1, event, (), raw=raw))
+
+    def _append(self, made: RunEvent) -> None:
+        self.seq = made.seq
         self.pending.append(made)
         self._dirty(self)
         for tap in self.taps:

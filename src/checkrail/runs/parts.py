@@ -120,8 +120,13 @@ class Parts:
 
     def fits(self, needs: str) -> bool:
         """Say whether the runner in this process has what a run needs."""
-        tags = needs.rpartition("/")[2]
-        return not tags or self.settings.tags.issuperset(tags.split(","))
+        return tags_fit(needs, self.settings.tags)
+
+
+def tags_fit(needs: str, has: frozenset[str]) -> bool:
+    """Say whether somebody with some tags has those that a run needs."""
+    tags = needs.rpartition("/")[2]
+    return not tags or has.issuperset(tags.split(","))
 
 
 def user_of(row: Mapping[str, Any]) -> User | None:

@@ -20,6 +20,7 @@ from checkrail.runs.finishing import FinishHooks
 from checkrail.runs.following import Follower
 from checkrail.runs.hook_runs import HookRuns
 from checkrail.runs.hub import Hub, Key
+from checkrail.runs.live import LiveRun
 from checkrail.runs.notices import Notices
 from checkrail.runs.outside.runners import Runners
 from checkrail.runs.parts import Parts, RunSettings
@@ -109,7 +110,8 @@ async def open_runs(
     database = Database(url, told)
     worker_id = uuid7()
     event_log = EventLog(database, worker_id)
-    registry.sinks = (*registry.sinks, RecordSink(hub, event_log, worker_id))
+    live: dict[str, LiveRun] = {}
+    registry.sinks = (*registry.sinks, RecordSink(hub, event_log, worker_id, live))
     parts = Parts(
         database=database,
         hub=hub,
@@ -122,6 +124,7 @@ async def open_runs(
         outbound=outbound,
         catalogue=catalogue,
         workshop=workshop,
+        live=live,
         alone=not database.postgres,
     )
     service = Runs(parts)

@@ -1,4 +1,4 @@
-"""Runs of agents as the coordinator's clients ask for them: by name, in sessions, in three modes."""
+"""Runs of agents by name, in sessions and in three modes, as the coordinator's clients ask."""
 
 from __future__ import annotations
 

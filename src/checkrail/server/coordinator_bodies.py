@@ -73,7 +73,7 @@ class Resumption(BaseModel):
 
 
 def _one_of_both(given: Any, inner: ValidatorFunctionWrapHandler) -> Any:
-    """Read a body by what it names: an agent is the coordinator's word, an assistant LangGraph's."""
+    """Read a body by what it names: an agent is our own word, an assistant LangGraph's."""
     if not isinstance(given, Mapping):
         return inner(given)
     if ("agent_name" in given) == ("assistant_id" in given):

@@ -212,6 +212,8 @@ def _settings(project: Project) -> RunSettings:
         beat=config.beat_seconds,
         cancel_grace=config.cancel_grace_seconds,
         stop_grace=config.stop_grace_seconds,
+        unclaimed_after=config.unclaimed_seconds,
+        tags=frozenset(config.tags),
         queued_per_thread=config.limits.queued_per_thread,
         limits=Limits(
             config.limits.events_per_run,

@@ -7,9 +7,12 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, or_, select, update
 
+from checkrail.store import records
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Filters, Row, all_of, holds, one_of
 from checkrail.store.tables import ASKED, approvals, runs, threads
+
+_NOTED = ("approval_id", "point", "hook", "question", "expires_at", "answered_by", "reason")
 
 ANSWERED = ("approved", "denied", "expired")
 """What became of a question that was not withdrawn."""
@@ -18,6 +21,12 @@ ANSWERED = ("approved", "denied", "expired")
 def add(tx: Tx, row: Mapping[str, Any]) -> None:
     """Keep a new question."""
     tx.execute(insert(approvals), dict(row))
+    note(tx, "approval_asked", row)
+
+
+def note(tx: Tx, event_type: str, row: Mapping[str, Any]) -> None:
+    """Note what became of a question, for whoever follows everything."""
+    records.note(tx, event_type, row, **{name: row.get(name) for name in _NOTED})
 
 
 def get(reads: Reads, approval_id: str) -> Row | None:

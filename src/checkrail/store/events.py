@@ -89,6 +89,14 @@ def add(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
         _INSERT.run(tx, row)
 
 
+def append(tx: Tx, run_id: str, thread_id: str, told: Sequence[tuple[str, bytes]]) -> int:
+    """Keep events of a run behind those that it has, and give the last number."""
+    first = last_seq(tx, run_id) + 1
+    made = [RunEvent(seq, event, raw=raw) for seq, (event, raw) in enumerate(told, first)]
+    add(tx, [row_of(run_id, thread_id, made)])
+    return made[-1].seq
+
+
 def after(reads: Reads, run_id: str, seq: int, rows: int = 200) -> list[RunEvent]:
     """Read the next events of a run after a number; none means that there are no more yet."""
     found = reads.execute(_AFTER, {"run": run_id, "after": seq, "rows": rows})

@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.elements import ColumnElement
 
+from checkrail.store import records
 from checkrail.store.database import Reads, Tx
 from checkrail.store.prepared import Prepared
 from checkrail.store.rows import Filters, Row, all_of, holds, one_of
@@ -247,7 +248,11 @@ def _taken(
     )
     tx.execute(taken)
     query = select(runs).where(runs.c.seq.in_(found)).order_by(runs.c.seq)
-    return all_of(tx, query)
+    rows = all_of(tx, query)
+    for row in rows:
+        if row["started_at"] == now:  # for the first time
+            records.note(tx, "run_started", row)
+    return rows
 
 
 def needed(reads: Reads) -> list[str]:
@@ -264,9 +269,10 @@ def make_ready(tx: Tx, most: int, now: float) -> int:
     return len(found)
 
 
-def unclaimed(reads: Reads, since: float, most: int = 100) -> list[Row]:
-    """Give runs that have been ready for long, and that nobody has taken."""
-    query = select(runs).where(READY, runs.c.ready_at <= since).limit(most)
+def unclaimed(reads: Reads, since: float, needs: Sequence[str], most: int = 100) -> list[Row]:
+    """Give runs with some needs that have been ready for long, and that nobody has taken."""
+    query = select(runs).where(READY, runs.c.ready_at <= since, runs.c.needs.in_([*needs]))
+    query = query.limit(most)
     return all_of(reads, query.with_for_update(skip_locked=True))
 
 

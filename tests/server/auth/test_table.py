@@ -10,9 +10,26 @@ from starlette.applications import Starlette
 
 from checkrail.server.auth import TABLE, missing
 from checkrail.server.auth.matching import SOCKET, Rule, Rules
-from checkrail.server.auth.table import ASSISTANTS, CRONS, RUNS, SERVER, STORE, THREADS
+from checkrail.server.auth.table import (
+    AGENTS,
+    APPROVALS,
+    ASSISTANTS,
+    CRONS,
+    EVENTS,
+    HOOKS,
+    RUNNER,
+    RUNS,
+    SERVER,
+    SESSIONS,
+    STORE,
+    THREADS,
+)
 
-EVERY = (*SERVER, *ASSISTANTS, *THREADS, *RUNS, *CRONS, *STORE)
+USERS = (
+    *(*SERVER, *ASSISTANTS, *AGENTS, *THREADS, *RUNS, *SESSIONS, *EVENTS),
+    *(*APPROVALS, *CRONS, *STORE),
+)
+EVERY = (*USERS, *HOOKS, *RUNNER)
 CALLS = ("get", "post", "put", "patch", "delete", "stream", "request_reconnect")
 
 
@@ -85,9 +102,14 @@ def test_the_rest_of_the_surface_is_in_the_table(method, path):
 
 
 def test_what_changes_something_is_not_for_viewers():
-    for rule in EVERY:
+    for rule in USERS:
         reads = rule.action in (None, "read", "search", "get", "list_namespaces")
         assert (rule.needs in ("public", "viewer")) is reads, rule
+
+
+def test_hooks_are_for_admins_and_a_runner_s_routes_for_runners():
+    assert {rule.needs for rule in HOOKS} == {"admin"}
+    assert {rule.needs for rule in RUNNER} == {"runner"}
 
 
 def test_only_what_tells_nothing_about_anybody_is_public():

@@ -66,7 +66,11 @@ def known(server):
     assistant, *_ = post(
         f"{server.url}/assistants/search", json={"graph_id": "echo"}, timeout=30
     ).json()
+    model = {"provider": "scripted", "replies": ["done"]}
+    post(f"{server.url}/agents", json={"name": "anything", "model": model}, timeout=30)
     return {
+        "name": "anything",
+        "session_id": run["session_id"],
         "thread_id": thread,
         "run_id": run["run_id"],
         "assistant_id": assistant["assistant_id"],

@@ -75,7 +75,7 @@ async def test_parameters_are_checked_before_anything_else(http):
     assert answer.json()["detail"] == [
         {
             "path": "/data_source",
-            "message": '4 is not of type "string"',
+            "message": 'it is not of type "string"',
             "schema": {"properties/data_source/type": "string"},
         }
     ]

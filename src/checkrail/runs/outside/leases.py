@@ -8,7 +8,7 @@ from typing import Any
 
 from checkrail.runs.errors import ConflictError, NotFoundError, RequestError
 from checkrail.runs.parts import Parts
-from checkrail.store import runs, workers
+from checkrail.store import events, runs, workers
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row
 
@@ -84,6 +84,7 @@ def release(tx: Tx, row: Row, **changed: Any) -> bool:
         status="pending",
         phase="ready",
         ready_at=now,
+        last_seq=events.last_seq(tx, row["run_id"]),
         updated_at=now,
         **changed,
     )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from checkrail.engine.records import uuid7
 from checkrail.runs.errors import RequestError
-from checkrail.runs.hub import WORK, Bell
 from checkrail.runs.outside import claims, leases, reports
 from checkrail.runs.outside.points import Reached, decide
+from checkrail.runs.outside.waiting import Ticket, Waiting
 from checkrail.runs.parts import Parts
 from checkrail.runs.recovery import give_up
 from checkrail.store import runs, workers
@@ -22,13 +22,10 @@ from checkrail.store.database import Tx
 from checkrail.store.events import RunEvent
 from checkrail.store.rows import Row
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 T = TypeVar("T")
 
 POLL = 25.0
-"""How many seconds a poll is held open while there is nothing to do."""
+"""The most seconds that a poll is held open while there is nothing to do."""
 
 _AT_ONCE = 100  # runs that are made ready
 
@@ -57,13 +54,43 @@ class Found:
         return bool(self.runs or self.stops)
 
 
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _ability(runner: Row, asked: Asked) -> Hashable:
+    """Say what a runner can take: those that can take the same are woken one after the other."""
+    told = runner["told"]
+    if asked.room <= 0:  # only what its own runs wait for
+        return str(runner["worker_id"])
+    return tuple(tuple(sorted(told[name])) for name in ("kinds", "agents", "tags"))
+
+
+async def _woken(ticket: Ticket, seconds: float, gone: asyncio.Future[Any]) -> None:
+    """Wait until a poll is to look again, its runner is gone, or it has waited long enough."""
+    waking = asyncio.get_running_loop().create_task(ticket.wait())
+    waits: set[asyncio.Future[Any]] = {waking, gone}
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waking.cancel()
+
+
 class Runners:
     """Answers runners. All that it knows of them is in the database."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._bells: set[Bell] = set()
+        self._waiting = Waiting(parts.hub)
+        self._polls: dict[str, asyncio.Future[None]] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing = False
+
+    @property
+    def _patience(self) -> float:
+        """How long a poll is held open: it beats when it comes, and not while it waits."""
+        return min(POLL, self._parts.settings.lease * 2 / 3)
 
     async def register(self, owner: str, told: Mapping[str, Any]) -> dict[str, Any]:
         """Enter a runner, and tell it under which id and how often it is to be heard of."""
@@ -74,7 +101,7 @@ class Runners:
             "runner_id": runner_id,
             "lease_seconds": parts.settings.lease,
             "beat_seconds": parts.settings.beat,
-            "poll_seconds": POLL,
+            "poll_seconds": self._patience,
         }
 
     async def _write(self, job: Callable[[Tx], T]) -> T:
@@ -102,20 +129,39 @@ class Runners:
 
         Whoever is `gone` gets nothing: what was claimed for it is given back.
         """
-        until = time.monotonic() + POLL
-        with self._listening() as bell:
+        runner_id = runner["worker_id"]
+        if (older := self._polls.get(runner_id)) is not None:
+            _settle(older)  # nobody waits for that answer any more
+        lock = self._locks.setdefault(runner_id, asyncio.Lock())
+        async with lock:
+            over = self._polls[runner_id] = asyncio.get_running_loop().create_future()
+            gone.add_done_callback(lambda _gone: _settle(over))
+            try:
+                return await self._polled(runner, asked, over)
+            finally:
+                if self._polls.get(runner_id) is over:
+                    del self._polls[runner_id]
+
+    async def _polled(self, runner: Row, asked: Asked, gone: asyncio.Future[None]) -> Found:
+        until = time.monotonic() + self._patience
+        await self._write(lambda tx: leases.beat(tx, self._parts, runner["worker_id"]))
+        with self._waiting.entered(_ability(runner, asked)) as ticket:
             while True:
+                ticket.looks()
                 found = await self._write(partial(self._look, runner=runner, asked=asked))
+                if found.claimed:
+                    ticket.found()
                 if gone.done() and found.claimed:
                     await self._give_back(found.claimed)
+                    return Found()
                 left = min(until - time.monotonic(), self._parts.settings.lease / 3)
                 if found or gone.done() or self._closing or left <= 0:
                     return found
-                await self._rung(bell, left, gone)
+                await _woken(ticket, left, gone)
 
     def _look(self, tx: Tx, runner: Row, asked: Asked) -> Found:
         parts, runner_id, now = self._parts, runner["worker_id"], time.time()
-        leases.beat(tx, parts, runner_id)
+        leases.known(tx, parts, runner_id, runner["owner"])  # one that is frozen does not beat
         if not parts.has("on_run_start"):
             runs.make_ready(tx, _AT_ONCE, now)
         fits = claims.fitting(parts, runner["told"])
@@ -143,30 +189,14 @@ class Runners:
 
         await self._parts.database.write(back)
 
-    async def _rung(self, bell: Bell, seconds: float, gone: asyncio.Future[Any]) -> None:
-        ringing = asyncio.get_running_loop().create_task(bell.wait(seconds))
-        waits: set[asyncio.Future[Any]] = {ringing, gone}
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        ringing.cancel()
-        await asyncio.wait({ringing})
-
-    @contextmanager
-    def _listening(self) -> Iterator[Bell]:
-        with Bell(self._parts.hub, WORK) as bell:
-            self._bells.add(bell)
-            try:
-                yield bell
-            finally:
-                self._bells.discard(bell)
-
     def look(self) -> None:
         """Have those who wait look again: a run is to be stopped, or this server stops."""
-        for bell in self._bells:
-            bell.ring()
+        self._waiting.wake_all()
 
     def close(self) -> None:
         """Let nobody wait any longer."""
         self._closing = True
+        self._waiting.close()
         self.look()
 
     async def beat(self, runner_id: str, run_id: str, attempt: int) -> dict[str, Any]:

@@ -115,6 +115,8 @@ RUNS = _rules(
     "POST   /runs/{run_id}/cancel                           update",
 )
 
+EVENTS = _rules("events", "GET /events read")
+
 SESSIONS = _rules(
     "sessions",
     "GET    /sessions                                       search",
@@ -172,6 +174,7 @@ TABLE = Rules(
         *THREADS,
         *RUNS,
         *SESSIONS,
+        *EVENTS,
         *APPROVALS,
         *CRONS,
         *STORE,

@@ -74,9 +74,7 @@ async def get_agent(request: Request, served: Served, name: Name) -> Response:
 
 
 @router.patch("/agents/{name}", responses=AGENT)
-async def change_agent(
-    request: Request, served: Served, name: Name, body: AgentChange
-) -> Response:
+async def change_agent(request: Request, served: Served, name: Name, body: AgentChange) -> Response:
     """Make the next version of an agent: what is said replaces what was, and null takes it out."""
     said = body.said()
     return await _revised(request, served, name, said, lambda known: _said({**known, **said}))

@@ -133,8 +133,20 @@ async def follow_run(
 
 
 async def _frames(served: Services, run_id: str, after: int) -> AsyncIterator[bytes]:
+    """Give the events of a run; what hooks did before there was a run to tell of comes first."""
+    if not after:
+        await served.runs.parts.log.flush()
+        found = await served.database.read(lambda reads: records.before_run(reads, run_id))
+        if found:
+            yield b"".join(map(_framed_record, found))
     async for batch in served.runs.follow(run_id, after):
         yield b"".join(map(_framed, batch))
+
+
+def _framed_record(row: Row) -> bytes:
+    """Frame a record that has no number among the events: who comes back is told it again."""
+    told = {"seq": 0, "event": row["event_type"], "ns": [], "data": row["record"]}
+    return frame(None, row["event_type"], told)
 
 
 def _framed(event: RunEvent) -> bytes:

@@ -44,9 +44,7 @@ async def get_hook(request: Request, served: Served, name: Name) -> Response:
 
 
 @router.put("/hooks/{name}", responses=HOOK)
-async def define_hook(
-    request: Request, served: Served, name: Name, body: Definition
-) -> Response:
+async def define_hook(request: Request, served: Served, name: Name, body: Definition) -> Response:
     """Define a named hook, or change it for all agents that refer to it."""
     made = await _made(request, served, "update")
     maker = Maker(caller_of(request).owner, made.allow_code)

@@ -80,6 +80,8 @@ async def poll_runs(
     gone = asyncio.get_running_loop().create_task(disconnected(request.receive))
     try:
         found = await served.runs.runners.poll(runner, asked, gone)
+    except asyncio.CancelledError:  # this server stops
+        return Response(status_code=503)
     finally:
         gone.cancel()
     if not found:

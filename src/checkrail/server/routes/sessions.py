@@ -105,9 +105,7 @@ async def list_session_runs(
     """List the runs of a session, the newest first."""
     row = await find_session(request, served, session_id, "read")
     found = await served.database.read(
-        lambda reads: runs.search(
-            reads, session_id=row["session_id"], limit=limit, offset=offset
-        )
+        lambda reads: runs.search(reads, session_id=row["session_id"], limit=limit, offset=offset)
     )
     return Json([run_json(each) for each in found])
 

@@ -1,0 +1,206 @@
+"""The runner: registers with a server, takes runs as it has room, and hands back what it must."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkrail.runner.api import Api, Refused, Unavailable
+from checkrail.runner.beating import Heard, Heartbeat, Holding
+from checkrail.runner.executing import Execution
+from checkrail.runner.projects import RunnerProject
+
+log = logging.getLogger("checkrail.runner")
+
+_LATE = 15.0  # seconds on top of what a poll may take
+_PAUSE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSettings:
+    """What a runner says of itself, and how it lets go. Times are in seconds."""
+
+    name: str = field(default_factory=platform.node)
+    capacity: int = 4
+    tags: tuple[str, ...] = ()
+    stop_grace: float = 10.0
+    cancel_grace: float = 30.0
+
+
+class Runner:
+    """Carries out runs of a server until it is told to stop."""
+
+    def __init__(self, project: RunnerProject, api: Api, settings: RunnerSettings) -> None:
+        self._project = project
+        self._api = api
+        self._settings = settings
+        self._stopping = asyncio.Event()
+        self._held: dict[str, Execution] = {}
+        self._since: dict[str, float] = {}
+        self._heard_of: set[str] = set()  # runs that the server knows we are stopping
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._away = False  # the server, as it seems
+        self.runner_id: str | None = None
+
+    def stop(self) -> None:
+        """Take no more runs, and come to an end."""
+        self._stopping.set()
+
+    async def serve(self) -> None:
+        """Take runs until it is told to stop."""
+        registered = await self._until_stopped(self._register())
+        if registered is None:
+            return
+        beat = Heartbeat(self._api.options, registered["beat_seconds"], self._holding, self._beaten)
+        try:
+            while not self._stopping.is_set():
+                await self._until_stopped(self._poll(registered["poll_seconds"]))
+            await self._close()
+        finally:
+            beat.close()
+
+    async def _until_stopped(self, work: Any) -> Any:
+        """Do something, unless the runner is told to stop first."""
+        doing = self._loop.create_task(work)
+        stopping = self._loop.create_task(self._stopping.wait())
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not doing.done():
+            doing.cancel()
+            await asyncio.wait({doing})
+        return None if doing.cancelled() else doing.result()
+
+    async def _register(self) -> Any:
+        settings, project = self._settings, self._project
+        told = {
+            "name": settings.name,
+            "capacity": settings.capacity,
+            "tags": [*settings.tags],
+            "kinds": project.kinds,
+            "agents": project.agents,
+            "config_digest": project.loaded.digest,
+            "host": platform.node(),
+            "pid": os.getpid(),
+        }
+        answer = await self._api.insist("POST", "/runner/register", None, told)
+        self.runner_id = answer["runner_id"]
+        log.info("registered as %s (%s)", settings.name, self.runner_id)
+        return answer
+
+    async def _poll(self, seconds: float) -> None:
+        """Ask for runs once, and begin with what there is."""
+        try:
+            found = await self._asked(seconds)
+        except Unavailable as error:
+            if not self._away:
+                log.warning("%s; it is tried again", error)
+            self._away = True
+            await asyncio.sleep(_PAUSE)
+            return
+        except Refused as refused:
+            if not refused.lost:
+                raise
+            log.warning("the server does not know this runner any more; it registers again")
+            await self._register()
+            return
+        self._away = False
+        for stop in (found or {}).get("stops", ()):
+            self._stop_run(stop["run_id"], stop["attempt"], stop["cancel"])
+        for claim in (found or {}).get("runs", ()):
+            self._take(claim)
+
+    async def _asked(self, seconds: float) -> Any:
+        """Poll; where there was no room, a run that ends makes some, and the server is told."""
+        self._changed.clear()
+        room = max(0, self._settings.capacity - len(self._held))
+        mine = [run_id for run_id, each in self._held.items() if each.runner_id == self.runner_id]
+        params = [("room", str(room)), *(("holding", run_id) for run_id in mine)]
+        params += [("stopping", run_id) for run_id in mine if run_id in self._heard_of]
+        asking = self._loop.create_task(
+            self._api.ask(
+                "GET", "/runner/runs", self.runner_id, params=params, patience=seconds + _LATE
+            )
+        )
+        changing = self._loop.create_task(self._changed.wait())
+        try:
+            waits: set[asyncio.Task[Any]] = {asking} if room else {asking, changing}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            return await asking if asking.done() else None
+        finally:
+            for task in (asking, changing):
+                task.cancel()
+            await asyncio.wait({asking, changing})
+
+    def _take(self, claim: Mapping[str, Any]) -> None:
+        settings = self._settings
+        assert self.runner_id is not None  # noqa: S101 - nothing is claimed without one
+        made = Execution(self._project, self._api, self.runner_id, claim, settings.cancel_grace)
+        if made.run_id in self._held:
+            return  # it was sent again, though we have it
+        self._held[made.run_id] = made
+        self._since[made.run_id] = time.monotonic()
+        task = self._loop.create_task(self._carried_out(made))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carried_out(self, made: Execution) -> None:
+        ended = False
+        try:
+            ended = await made.carry_out()
+        except Exception:
+            log.exception("run %s could not be carried out", made.run_id)
+        finally:
+            if ended or not self._stopping.is_set():
+                del self._held[made.run_id]
+            self._heard_of.discard(made.run_id)
+            self._changed.set()
+
+    def _stop_run(self, run_id: str, attempt: int, how: str) -> None:
+        made = self._held.get(run_id)
+        if made is None or made.live.attempt != attempt:
+            return
+        self._heard_of.add(run_id)
+        if how == "lost":
+            made.live.stop("lost")
+        else:
+            made.live.stop("rollback" if how == "rollback" else "interrupt")
+
+    def _holding(self) -> Holding:
+        """Give the runs that are here; called by the heartbeat's thread."""
+        held = self._held.copy()
+        return {run_id: (made.runner_id, made.live.attempt) for run_id, made in held.items()}
+
+    def _beaten(self, heard: Heard) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._heard, heard)
+
+    def _heard(self, heard: Heard) -> None:
+        for run_id, made in tuple(self._held.items()):
+            if made.runner_id != heard.runner_id or self._since[run_id] > heard.began:
+                continue
+            how = heard.stop(run_id, made.live.attempt)
+            if how is not None:
+                self._stop_run(run_id, made.live.attempt, how)
+
+    async def _close(self) -> None:
+        """Let the runs that are here end for a while, and hand back the rest."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._settings.stop_grace)
+        for made in tuple(self._held.values()):
+            made.live.stop("handover")
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        params = [("holding", run_id) for run_id in self._held]
+        try:
+            await self._api.ask("POST", "/runner/deregister", self.runner_id, params=params)
+        except (Refused, Unavailable) as error:
+            log.warning("the runner could not be deregistered: %s", error)

@@ -1,0 +1,71 @@
+"""The feed: what becomes of runs and what hooks do, of all runs, in one sequence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+
+from checkrail.runs.hub import Bell, Hub
+from checkrail.store import records
+from checkrail.store.database import Database
+from checkrail.store.rows import Row
+
+_AT_ONCE = 500
+_LOOK_EVERY = 5.0  # seconds: behind the bell, in case a word was lost
+_LATE = 60.0  # seconds in which a write that has begun is kept, or never
+_MOST_MISSING = 1000
+
+Told = tuple[int, list[Row]]
+"""Where to go on from, and what there is to tell."""
+
+
+class Feed:
+    """Reads the sequence from some number on.
+
+    Numbers are given when a write begins, and by several servers, so a lower one may be kept after
+    a higher one. What is missing is looked for until it has to be nothing; until then one who
+    comes back is sent to the number before it, and may be told some things twice, but never misses
+    any.
+    """
+
+    def __init__(self, database: Database, hub: Hub, after: int) -> None:
+        self._database = database
+        self._hub = hub
+        self._last = after
+        self._missing: dict[int, float] = {}
+
+    async def follow(self) -> AsyncGenerator[Told]:
+        """Give what comes, for ever; nothing says that for a while there was nothing."""
+        with Bell(self._hub, records.FEED) as bell:
+            while True:
+                rows = await self._read()
+                if rows:
+                    yield self._safe, rows
+                if len(rows) < _AT_ONCE and not await bell.wait(_LOOK_EVERY):
+                    yield self._safe, []
+
+    @property
+    def _safe(self) -> int:
+        """The number up to which nothing is missing."""
+        return min(self._missing) - 1 if self._missing else self._last
+
+    async def _read(self) -> list[Row]:
+        now = time.time()
+        self._missing = {seq: since for seq, since in self._missing.items() if since > now - _LATE}
+        last, missing = self._last, [*self._missing]
+        rows = await self._database.read(
+            lambda reads: records.after(reads, last, missing, _AT_ONCE)
+        )
+        for row in rows:
+            self._note(row, now)
+        return rows
+
+    def _note(self, row: Row, now: float) -> None:
+        seq = row["seq"]
+        if seq <= self._last:
+            self._missing.pop(seq, None)
+            return
+        recent = self._database.postgres and row["created_at"] > now - _LATE
+        if recent and seq - self._last <= _MOST_MISSING:
+            self._missing |= dict.fromkeys(range(self._last + 1, seq), now)
+        self._last = seq

@@ -1,0 +1,87 @@
+"""The books of a fleet: what has to hold when all is over, whoever was killed, and when."""
+
+import json
+from collections import Counter, defaultdict
+
+from .site import Row, Site, eventually
+
+OVER = 300.0
+
+
+def settled(site: Site) -> None:
+    """Wait until no run is under way and nothing is owed."""
+
+    def nothing_left() -> bool:
+        live = site.rows("SELECT run_id FROM runs WHERE ended_at IS NULL")
+        owed = site.rows("SELECT run_id FROM deliveries WHERE status = 'owed'")
+        return not live and not owed
+
+    eventually(nothing_left, "all runs and deliveries", OVER)
+
+
+def check(site: Site, admitted: set[str], received: set[str]) -> Counter[tuple[str, str]]:
+    """Check everything; give how often each agent ended in which way."""
+    runs = {row["run_id"]: row for row in site.rows("SELECT * FROM runs ORDER BY seq")}
+    assert admitted <= runs.keys(), "a run that was admitted is gone"
+    _check_ends(site, runs)
+    _check_finish(site, [run for run in runs.values() if run["phase"] != "refused"], received)
+    _check_chains(runs)
+    _check_order(runs)
+    _check_records(site, runs)
+    return Counter((run["agent_name"], run["phase"]) for run in runs.values())
+
+
+def _check_ends(site: Site, runs: dict[str, Row]) -> None:
+    told = defaultdict(list)
+    for row in site.rows("SELECT run_id, payload FROM events ORDER BY run_id, last_seq"):
+        told[row["run_id"]] += json.loads(bytes(row["payload"]))
+    for run in runs.values():
+        assert run["worker_id"] is None
+        if run["phase"] == "refused":
+            continue
+        numbers = [seq for seq, *_ in told[run["run_id"]]]
+        listed = [(seq, event) for seq, event, *_ in told[run["run_id"]]]
+        assert numbers == sorted(set(numbers)), f"events twice, or out of order: {listed}"
+        ends = [data["status"] for _, event, _, data in told[run["run_id"]] if event == "end"]
+        assert ends == [run["status"]], f"run {run['run_id']} ended {len(ends)} times"
+
+
+def _check_finish(site: Site, runs: list[Row], received: set[str]) -> None:
+    dead = site.rows("SELECT run_id, kind, last_error FROM deliveries WHERE status <> 'done'")
+    assert not dead
+    noted = {line["run_id"] for line in site.journal("finish")}
+    for run in runs:
+        assert run["run_id"] in noted, f"nobody was told of the end of {run['run_id']}"
+        if run["agent_name"] == "work":
+            assert run["run_id"] in received, f"the web was not told of {run['run_id']}"
+
+
+def _check_chains(runs: dict[str, Row]) -> None:
+    following = Counter(
+        run["parent_run_id"] for run in runs.values() if run["agent_name"] == "follow"
+    )
+    for run in runs.values():
+        if run["agent_name"] == "work" and run["phase"] != "refused":
+            assert following[run["run_id"]] == 1, f"{run['run_id']} is followed by several, or none"
+
+
+def _check_order(runs: dict[str, Row]) -> None:
+    """Check that the runs of a thread were carried out one after the other, in their order."""
+    last: dict[str, Row] = {}
+    for run in runs.values():
+        if run["phase"] == "refused" or run["started_at"] is None:
+            continue
+        before = last.get(run["thread_id"])
+        if before is not None:
+            assert before["ended_at"] <= run["started_at"]
+        last[run["thread_id"]] = run
+
+
+def _check_records(site: Site, runs: dict[str, Row]) -> None:
+    balance: Counter[tuple[str, str]] = Counter()
+    for row in site.rows("SELECT run_id, hook, event_type FROM hook_records"):
+        if row["run_id"] in runs and row["event_type"].startswith("hook_"):
+            side = 1 if row["event_type"] == "hook_start" else -1
+            balance[row["run_id"], row["hook"]] += side
+    uneven = {call: left for call, left in balance.items() if left}
+    assert not uneven, f"starts without an ending (or with two): {uneven}"

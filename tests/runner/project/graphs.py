@@ -1,0 +1,37 @@
+"""A graph that counts its steps."""
+
+import os
+from typing import Annotated, TypedDict
+
+from langgraph.graph import END, START, StateGraph
+
+
+class State(TypedDict, total=False):
+    steps: Annotated[list[str], lambda old, new: [*old, *new]]
+    pid: int
+
+
+def first(state: State) -> State:
+    return {"steps": ["first"], "pid": os.getpid()}
+
+
+def second(state: State) -> State:
+    return {"steps": ["second"]}
+
+
+def breaks(state: State) -> State:
+    raise ValueError("the second step")
+
+
+def _made(last):
+    graph = StateGraph(State)
+    graph.add_node("first", first)
+    graph.add_node("second", last)
+    graph.add_edge(START, "first")
+    graph.add_edge("first", "second")
+    graph.add_edge("second", END)
+    return graph.compile()
+
+
+counted = _made(second)
+broken = _made(breaks)

@@ -1,0 +1,62 @@
+"""Graphs on a runner: their checkpoints are where the server's are, which takes PostgreSQL."""
+
+import pytest
+
+from .conftest import _place
+
+
+@pytest.fixture(scope="module")
+def place(new_database, tmp_path_factory):
+    with _place("postgres", new_database, tmp_path_factory.mktemp("place")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def runner(place):
+    return place.runner()
+
+
+def test_a_graph_runs_there_and_its_state_is_on_the_server(place, runner):
+    ended = place.asking.wait("counted", {"steps": ["given"]})
+    assert ended["status"] == "success", ended
+    assert ended["output"] == {"steps": ["given", "first", "second"], "pid": runner.pid}
+    state = place.asking.client.get(f"/threads/{ended['thread_id']}/state").json()
+    assert state["values"] == ended["output"]
+    history = place.asking.client.post(f"/threads/{ended['thread_id']}/history", json={}).json()
+    assert len(history) == 4
+
+
+def test_a_graph_that_waits_for_a_person_goes_on_later(place, runner):
+    body = {"assistant_id": "counted", "input": {"steps": []}, "interrupt_before": ["second"]}
+    thread = place.asking.client.post("/threads", json={}).json()["thread_id"]
+    path = f"/threads/{thread}/runs"
+    run = place.asking.answered(place.asking.client.post(path, json=body))
+    ended = place.asking.ended(run["run_id"])
+    assert (ended["status"], ended["phase"]) == ("interrupted", "interrupted")
+    assert place.asking.client.get(f"/threads/{thread}").json()["status"] == "interrupted"
+    body = {"assistant_id": "counted", "input": None}
+    run = place.asking.answered(place.asking.client.post(path, json=body))
+    ended = place.asking.ended(run["run_id"])
+    assert ended["output"]["steps"] == ["first", "second"]
+
+
+def test_its_steps_are_streamed(place, runner):
+    body = {"assistant_id": "counted", "input": {"steps": []}, "stream_mode": ["updates"]}
+    told = place.asking.client.post("/runs/stream", json=body).text
+    assert told.index('"first"') < told.index('"second"')
+
+
+def test_a_graph_that_failed_keeps_its_state(place, runner):
+    ended = place.asking.wait("broken", {"steps": ["given"]})
+    assert (ended["status"], ended["error_type"]) == ("error", "ValueError")
+    state = place.asking.client.get(f"/threads/{ended['thread_id']}/state").json()
+    assert state["values"]["steps"] == ["given", "first"]
+
+
+def test_a_runner_without_a_database_offers_no_graphs(new_database, tmp_path):
+    with _place("sqlite", new_database, tmp_path) as place:
+        runner = place.runner()
+        assert "no graph is carried out" in runner.output()
+        ended = place.asking.wait("counted", {"steps": []})
+        assert (ended["status"], ended["error_type"]) == ("error", "NoRunner")
+        assert "the graph agent 'counted'" in ended["error"]
