@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 PORT ?= 2024
+RUNS ?= 2000
 BIN := .venv/bin
 
 # Each folder there has its requirements.txt, and in tests.txt what pytest is to run in it.
@@ -16,7 +17,7 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help demo dev test test-adapters check bench clean python
+.PHONY: help demo dev test test-adapters check soak bench clean python
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +41,9 @@ check: .venv/synced ## lint, format, types and import directions
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+soak: .venv/synced ## 2,000 runs while servers and runners are killed (fewer: make soak RUNS=500)
+	CHECKRAIL_SOAK_RUNS=$(RUNS) $(BIN)/pytest tests/crash/test_fleet.py -s
 
 bench: .venv/synced ## measure against the bars and the peers
 	$(BIN)/python bench/run.py

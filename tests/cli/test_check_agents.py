@@ -81,6 +81,7 @@ def test_agents_are_told_to_machines(file, invoke):
         "type": "autonomous",
         "model": "openai/gpt-5",
         "path": None,
+        "command": None,
         "description": "Answers with ${TOKEN}.",
         "tools": ["find", "refund", "researcher"],
         "mcp": ["docs"],

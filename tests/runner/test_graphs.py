@@ -51,12 +51,3 @@ def test_a_graph_that_failed_keeps_its_state(place, runner):
     assert (ended["status"], ended["error_type"]) == ("error", "ValueError")
     state = place.asking.client.get(f"/threads/{ended['thread_id']}/state").json()
     assert state["values"]["steps"] == ["given", "first"]
-
-
-def test_a_runner_without_a_database_offers_no_graphs(new_database, tmp_path):
-    with _place("sqlite", new_database, tmp_path) as place:
-        runner = place.runner()
-        assert "no graph is carried out" in runner.output()
-        ended = place.asking.wait("counted", {"steps": []})
-        assert (ended["status"], ended["error_type"]) == ("error", "NoRunner")
-        assert "the graph agent 'counted'" in ended["error"]

@@ -1,40 +1,12 @@
 """The protocol, spoken word by word: who may say what of which run."""
 
 import threading
-import time
 import uuid
 
 import httpx
 import pytest
 
-ALL = {"tags": ["elsewhere"], "agents": ["where", "waits", "gpu"], "kinds": ["procedural"]}
-
-
-class Speaker:
-    """A runner that says only what a test has it say."""
-
-    def __init__(self, place, **told):
-        self.client = place.asking.client
-        answer = self.client.post("/runner/register", json={"name": "test", **ALL, **told})
-        self.told = answer.json()
-        self.headers = {"X-Runner-Id": self.told["runner_id"]}
-
-    def poll(self, room=1, **more):
-        params = {"room": room, **more}
-        return self.client.get("/runner/runs", params=params, headers=self.headers)
-
-    def claim(self):
-        """The next run."""
-        [claim] = self.poll().json()["runs"]
-        return claim["run"]
-
-    def say(self, run, what, **body):
-        path = f"/runner/runs/{run['run_id']}/{what}"
-        told = {"attempt": run["attempt"], **body}
-        return self.client.post(path, json=told, headers=self.headers)
-
-    def leave(self):
-        self.client.post("/runner/deregister", headers=self.headers)
+from .speaker import Speaker
 
 
 @pytest.fixture
@@ -224,25 +196,3 @@ def test_a_report_after_the_lease_ran_out_is_refused(place):
     ended = place.asking.ended(run_id)
     assert (ended["status"], ended["error_type"]) == ("error", "WorkerLost")
     assert silent.say(run, "completed", output=1).status_code == 410
-
-
-def test_a_run_that_nobody_can_take_fails_and_says_what_it_needs(place):
-    runner = Speaker(place, name="small", tags=["elsewhere"], agents=["where"])
-    beating = threading.Event()
-
-    def beat():
-        while not beating.is_set():
-            runner.poll(0)
-            time.sleep(0.2)
-
-    thread = threading.Thread(target=beat)
-    thread.start()
-    try:
-        ended = place.asking.wait("gpu")
-    finally:
-        beating.set()
-        runner.leave()
-        thread.join()
-    assert (ended["status"], ended["error_type"]) == ("error", "NoRunner")
-    assert "the procedural agent 'gpu' and has the tags gpu" in ended["error"]
-    assert "runner 'small' (elsewhere; agents where)" in ended["error"]

@@ -5,11 +5,17 @@ import asyncio
 import pytest
 from sqlalchemy import update
 
-from checkrail.engine.values import User
+from checkrail.agent.tools.tool import ToolError
+from checkrail.config import AgentConfig
+from checkrail.config.agent_models import ModelConfig
+from checkrail.config.agent_tools import ToolConfig
+from checkrail.engine.values import ToolCall, User
 from checkrail.runs.errors import NotFoundError
 from checkrail.runs.requests import Asker
+from checkrail.runs.tools import resume_session
 from checkrail.store import runs, sessions
 from checkrail.store.tables import deliveries
+from checkrail.testing import ScriptedModel
 
 from .support import agent_hook, chain, fail, graph_agent, procedural, say, until
 
@@ -201,3 +207,36 @@ async def test_nobody_resumes_the_session_of_somebody_else(world):
     stranger = Asker(User("eve"), owner="eve")
     with pytest.raises(NotFoundError):
         await served.service.resume(first["session_id"], "tell me", stranger)
+
+
+async def test_an_agent_can_resume_another_session_by_a_tool(world):
+    prompts = []
+
+    def parent(told):
+        prompts.append(told.get("prompt"))
+        return {}
+
+    def reply(request):
+        if request.messages[-1]["role"] == "tool":
+            return "told them"
+        session = request.messages[-1]["content"]
+        args = {"session_id": session, "prompt": "all is done"}
+        return ToolCall(id="c1", name="resume_session", args=args)
+
+    tool = ToolConfig("resume", (), ("resume_session",), (resume_session,))
+    model = ModelConfig("scripted", given=ScriptedModel(reply))
+    talker = AgentConfig("talker", "tests", model=model, tools=(tool,))
+    served = await world.open({}, agents=[talker], functions={"parent": parent})
+    first = await served.run("parent", {"prompt": "go"}, keep_thread=True)
+    ended = await served.run("talker", {"prompt": first["session_id"]})
+    assert ended["output"] == "told them"
+
+    async def resumed():
+        return prompts[1:]
+
+    assert await until(resumed, "the parent") == ["all is done"]
+
+
+async def test_outside_of_a_server_the_tool_says_that_it_cannot(world):
+    with pytest.raises(ToolError, match="run server"):
+        await resume_session("s", "x")

@@ -39,6 +39,7 @@ def agent_row(agent: AgentConfig) -> dict[str, Any]:
         "type": agent.kind,
         "model": agent.model.label if agent.model else None,
         "path": agent.path or None,
+        "command": agent.command[0] if agent.command else None,
         "description": getattr(agent.description, "written", agent.description),
         "tools": [name for tool in agent.tools for name in tool.names or (tool.label,)],
         "mcp": [server.name for server in agent.mcp],
@@ -55,7 +56,7 @@ def agents_table(rows: dict[str, dict[str, Any]]) -> Table:
     for title in ("  agent", "type", "model", "calls"):
         table.add_column(title, no_wrap=title != "calls", overflow="fold")
     for name, row in rows.items():
-        model = row["model"] or row["path"] or ""
+        model = row["model"] or row["path"] or row["command"] or ""
         calls = [*row["tools"], *(f"{server} (MCP)" for server in row["mcp"])]
         table.add_row(
             Text(f"  {name}", style="bold"), row["type"], Text(model), Text(", ".join(calls))

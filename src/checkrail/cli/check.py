@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from checkrail.actions.agent import UNSERVED
 from checkrail.cli.advice import advice
 from checkrail.cli.agents import Plan, agent_row, agents_table, plan_of
 from checkrail.cli.files import read, tell
@@ -17,6 +18,8 @@ from checkrail.engine.points import HookPoint
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from checkrail.config import Loaded, Problem
 
 
 @click.command(epilog="Example: checkrail check checkrail.yaml")
@@ -28,7 +31,7 @@ def command(file: Path, *, as_data: bool) -> None:
     FILE is YAML, JSON or TOML. All of its problems are told at once, with their lines.
     """
     loaded = read(file, as_data=as_data)
-    told_of = (*loaded.warnings, *advice(loaded))
+    told_of = (*_warnings(loaded), *advice(loaded))
     plan, off = plan_of(loaded.specs)
     agents = {name: agent_row(agent) for name, agent in loaded.agents.items()}
     if as_data:
@@ -41,6 +44,12 @@ def command(file: Path, *, as_data: bool) -> None:
     _print_plan(out, plan, off)
     _print_agents(out, agents)
     out.print(f"{file}: {_counted(plan)}{_number(agents)}", markup=False)
+
+
+def _warnings(loaded: Loaded) -> list[Problem]:
+    """Give what a file warns of; agents are there for a server, which runs those that are hooks."""
+    served = bool(loaded.agents)
+    return [each for each in loaded.warnings if not (served and UNSERVED in each.found)]
 
 
 def _print_plan(out: Console, plan: Plan, off: list[str], agent: str = "") -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision
 from checkrail.engine.scope import Scope
-from checkrail.runs import approving, jsons
+from checkrail.runs import approving, jsons, tools
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.bodies import run_callable, run_command, run_loop
 from checkrail.runs.catalogue import Entry
@@ -44,7 +44,8 @@ class AgentRun:
             self._emit = held.emit
         work = await self._work(agent)
         self._used = work.used
-        done = await carried_out(work, self._parts.workshop)
+        with tools.offered(self._parts, self._live.row):
+            done = await carried_out(work, self._parts.workshop)
         self._used = done.usage or work.used
         return await self.ruled(agent, done, held)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from checkrail.runs.eventlog import EventLog
 from checkrail.runs.hub import Hub
 from checkrail.runs.live import Limits, LiveRun
 from checkrail.store.database import Database
+from checkrail.store.rows import Row
 
 if TYPE_CHECKING:
     from checkrail.actions.outbound import Outbound
@@ -75,6 +76,7 @@ class Parts:
     catalogue: Catalogue
     workshop: Workshop
     live: dict[str, LiveRun] = field(default_factory=dict)
+    resume: Callable[..., Awaitable[Row]] | None = None  # a session
     alone: bool = True  # no other process is known to work on this database
 
     def scope(self, row: Mapping[str, Any], **more: Any) -> Scope:

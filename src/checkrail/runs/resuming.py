@@ -45,9 +45,8 @@ class Resumer:
             thread_id=last["thread_id"],
             input=said,
             session_id=session_id,
-            scope=last["scope"],
             resumes=True,
-            **{"origin": RESUME, **more},
+            **{"origin": RESUME, "scope": last["scope"], **more},
         )
         [row] = await self._admission.admit([request], asker, once)
         return row

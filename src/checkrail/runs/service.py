@@ -49,7 +49,7 @@ class Runs:
         self.canceller = Canceller(parts)
         self.admission = Admission(parts, self.worker, self.canceller)
         self.resumer = Resumer(parts, self.admission)
-        self.resume = self.resumer.resume
+        self.resume = parts.resume = self.resumer.resume
         self.follower = Follower(parts)
         self.approver = Approver(parts)
         self.runners = Runners(parts)
