@@ -76,7 +76,7 @@ async def test_a_run_that_nobody_has_begun_with_ends_at_once_and_the_next_gets_t
     second = await served.admit("say", {"text": "b"}, thread)
     assert (first["phase"], second["phase"]) == ("ready", "queued")
     assert (await stopped(served, first))["phase"] == "cancelled"
-    assert (await served.row(second))["phase"] == "starting"
+    assert (await served.row(second))["phase"] in ("starting", "ready")
     gate.open.set()
     await served.over(busy)
     assert (await served.over(second))["output"]["said"] == ["b"]

@@ -153,7 +153,7 @@ async def test_a_run_that_takes_the_place_of_one_nobody_has_begun_numbers_after_
     busy = await served.admit("slow", {"text": "elsewhere"})
     await gate.entered.wait()
     first = await served.admit("say", {"text": "a"}, thread)
-    assert (first["phase"], first["worker_id"]) == ("starting", None)
+    assert (first["phase"], first["worker_id"]) == ("ready", None)
     second = await served.admit("say", {"text": "b"}, thread, multitask_strategy="interrupt")
     one, two = await served.row(first), await served.row(second)
     assert one["phase"] == "cancelled"

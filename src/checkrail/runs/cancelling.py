@@ -7,7 +7,7 @@ import time
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.approving import awake
 from checkrail.runs.ending import end_unheld, lock_thread
-from checkrail.runs.errors import NotFoundError
+from checkrail.runs.errors import ConflictError, NotFoundError
 from checkrail.runs.parts import Parts
 from checkrail.store import runs
 from checkrail.store.database import Tx
@@ -36,6 +36,17 @@ class Canceller:
         if row is None:
             raise NotFoundError(f"there is no run {run_id!r}")
         return row
+
+    async def stop_session(self, session_id: str) -> list[str]:
+        """Cancel the runs of a session that were asked for until now, and give their ids."""
+        found = await self._parts.database.read(
+            lambda reads: runs.live_ids(reads, session_id=session_id)
+        )
+        if not found:
+            raise ConflictError(f"the session {session_id!r} does nothing that could be stopped")
+        for run_id in found:  # those that wait first, so that none of them takes the place
+            await self.cancel(run_id, "interrupt", "its session was stopped")
+        return [*reversed(found)]
 
     def clear_thread(self, tx: Tx, thread_id: str, action: str) -> bool:
         """Cancel all runs of a thread that is locked; True: nobody holds it any more."""

@@ -113,6 +113,7 @@ class Executor:
             return ended
 
     async def _body(self, live: LiveRun) -> Outcome | Leaving:
+        await self._parts.known(live.row["agent_name"])
         if live.row["kept"] is None:
             live.emit("metadata", (), {"run_id": live.run_id, "attempt": live.attempt})
         scope = self._parts.scope(live.row).asking(WaitingDesk(self._parts, live))

@@ -77,7 +77,13 @@ class Parts:
     workshop: Workshop
     live: dict[str, LiveRun] = field(default_factory=dict)
     resume: Callable[..., Awaitable[Row]] | None = None  # a session
+    learn: Callable[[], Awaitable[object]] | None = None  # which agents others have made
     alone: bool = True  # no other process is known to work on this database
+
+    async def known(self, agent_name: str) -> None:
+        """See that an agent is known here that another process may have made just now."""
+        if self.learn is not None and agent_name not in self.catalogue:
+            await self.learn()
 
     def scope(self, row: Mapping[str, Any], **more: Any) -> Scope:
         """Give the scope in which the hooks of a run are fired."""

@@ -56,6 +56,7 @@ class Runs:
         self.clock = Clock(parts, self.admission)
         self.admit = self.admission.admit
         self.cancel = self.canceller.cancel
+        self.stop_session = self.canceller.stop_session
         self.follow = self.follower.follow
         self.follow_thread = self.follower.follow_thread
         self.ended = self.follower.ended

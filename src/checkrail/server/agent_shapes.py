@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from checkrail.server.shapes import when
 from checkrail.store.rows import Row
 
 FILE, API = "file", "api"
+_ADDRESS = re.compile(r"(https?://)(?:[^/?#@]*@)?([^/?#]*)")
 _HIDDEN = "(not shown)"
 _SECRET = ("secret", "headers", "env", "url")
 
@@ -60,13 +62,19 @@ def hook_json(spec: HookSpec) -> dict[str, Any]:
         "name": spec.name,
         "points": [*dict.fromkeys(str(place.point) for place in spec.places)],
         "type": spec.target_type,
-        "target": spec.target_name,
+        "target": _target(spec),
         "lane": None if spec.lane is None else str(spec.lane),
         "mode": spec.mode,
         "timeout_seconds": spec.timeout,
         "on_error": spec.on_error_text,
         "source": spec.source,
     }
+
+
+def _target(spec: HookSpec) -> str:
+    """Name what a hook calls; of an address only where it is, for the rest may be secret."""
+    found = _ADDRESS.match(spec.target_name) if spec.target_type == "http" else None
+    return spec.target_name if found is None else f"{found[1]}{found[2]}"
 
 
 def version_json(row: Row) -> dict[str, Any]:

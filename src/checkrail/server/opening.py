@@ -171,6 +171,7 @@ class _Agents:
             allow_code=project.loaded.server.agents_api.allow_code,
         )
         await self.made.renew()
+        runs.parts.learn = self.made.renew
         serving = self.made.serve(runs.parts.hub)
         self._serving = asyncio.get_running_loop().create_task(serving)
 

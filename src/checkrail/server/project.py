@@ -73,6 +73,7 @@ class Project:
             return False
         self.outside.secret = self.loaded.server.outbound.webhook_secret
         if services.made is not None:
+            services.made.allow_code = self.loaded.server.agents_api.allow_code
             await services.made.renew(anew=True)
         await services.database.write(lambda tx: sync_agents(tx, self.described(), time.time()))
         log.info("%s was reloaded", self.file)

@@ -45,8 +45,7 @@ class Services:
 
     async def knows(self, agent_name: str) -> None:
         """See that an agent is known here that another process may have heard of just now."""
-        if self.made is not None and agent_name not in self.catalogue:
-            await self.made.renew()
+        await self.runs.parts.known(agent_name)
 
     async def access(
         self, connection: HTTPConnection, resource: str, action: str, value: dict[str, Any]

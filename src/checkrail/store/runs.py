@@ -393,13 +393,14 @@ def live_ids(
     *,
     owner: str | None = None,
     thread_id: str | None = None,
+    session_id: str | None = None,
     run_ids: Collection[str] | None = None,
     status: str | None = None,
     filters: Filters | None = None,
 ) -> list[str]:
-    """Give the ids of runs that have not ended."""
+    """Give the ids of runs that have not ended, the newest first."""
     query = select(runs.c.run_id).where(runs.c.ended_at.is_(None)).order_by(runs.c.seq.desc())
-    same = {"owner": owner, "thread_id": thread_id, "status": status}
+    same = {"owner": owner, "thread_id": thread_id, "session_id": session_id, "status": status}
     query = _matching(reads, query, same, run_ids, filters)
     return [row.run_id for row in reads.execute(query)]
 

@@ -77,6 +77,7 @@ async def services(places):
             runs.parts.database, catalogue, workshop, outbound=outbound, outside=outside
         )
         await made.renew()
+        runs.parts.learn = made.renew
         yield Services(ServerConfig(), runs, graphs, saver, store, choose(), made)
 
 

@@ -182,6 +182,7 @@ async def test_what_a_request_may_bring(client):
     await made(client)
     agent = await made(client, scripted("rich") | said | {"system_prompt": "A price is $${X}"})
     assert {each["type"] for each in agent["hooks"]} >= {"rule", "agent", "http", "approval"}
+    assert "https://hooks.example" in {each["target"] for each in agent["hooks"]}
     assert agent["tools"] == ["agent:poet"]
 
 

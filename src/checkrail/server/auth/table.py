@@ -123,6 +123,7 @@ SESSIONS = _rules(
     "GET    /sessions/{session_id}                          read",
     "GET    /sessions/{session_id}/runs                     read",
     "POST   /sessions/{session_id}/resume                   create_run",
+    "POST   /sessions/{session_id}/stop                     update",
 )
 
 APPROVALS = _rules(

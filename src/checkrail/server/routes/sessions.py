@@ -50,6 +50,13 @@ class WholeSession(Session):
     runs: list[Run]
 
 
+class Stopped(BaseModel):
+    """The runs that are being stopped, the one that is under way first."""
+
+    run_ids: list[str]
+
+
+STOPPED: Answers = {202: {"model": Stopped}, **PROBLEMS}
 SESSIONS: Answers = {200: {"model": list[Session]}, **PROBLEMS}
 SESSION: Answers = {200: {"model": WholeSession}, **PROBLEMS}
 
@@ -131,3 +138,11 @@ async def resume_session(
     with place_for_stream(served):
         run = await resumed()
     return awaited(served, run)
+
+
+@router.post("/sessions/{session_id}/stop", status_code=202, responses=STOPPED)
+async def stop_session(request: Request, served: Served, session_id: UUID) -> Response:
+    """Stop what a session does now, and what waits for that; what is asked of it later runs."""
+    row = await find_session(request, served, session_id, "update")
+    stopped = await served.runs.stop_session(row["session_id"])
+    return Json({"run_ids": stopped}, status_code=202)
