@@ -30,8 +30,12 @@ def test_following_a_run_leaves_with_what_became_of_it(site, runs, *, agent, inp
 def test_events_are_printed_one_a_line(site, runs):
     run_id = site.ended()
     lines = runs("tail", run_id).out.splitlines()
-    assert [line.split()[0] for line in lines] == [str(n) for n in range(1, len(lines) + 1)]
-    assert lines[0].split()[1] == "metadata"
+    assert [line.split(maxsplit=1)[1].strip() for line in lines[:2]] == [
+        "hook_start  stamp at before_run",
+        "hook_complete  stamp at before_run continue",
+    ]
+    assert [line.split()[0] for line in lines[2:]] == [str(n) for n in range(1, len(lines) - 1)]
+    assert lines[2].split()[1] == "metadata"
     told = [json.loads(line) for line in runs("tail", run_id, "--json").out.splitlines()]
     assert [each["event"] for each in told] == [line.split()[1] for line in lines]
     assert told[-1]["data"]["status"] == "success"
@@ -59,7 +63,8 @@ def _heed_ctrl_c():
 def test_a_run_is_followed_while_it_goes_on_until_it_ends(site, until):
     run_id = site.begun(until)
     with following(site, run_id, "--json") as process:
-        assert json.loads(process.stdout.readline())["event"] == "metadata"
+        while json.loads(process.stdout.readline())["event"] != "metadata":
+            pass
         assert process.poll() is None
         until.touch()
         out, err = process.communicate(timeout=60)
@@ -71,7 +76,8 @@ def test_a_run_is_followed_while_it_goes_on_until_it_ends(site, until):
 def test_ctrl_c_stops_following_and_not_the_run(site, runs, until):
     run_id = site.begun(until)
     with following(site, run_id) as process:
-        assert "metadata" in process.stdout.readline()
+        while "metadata" not in process.stdout.readline():
+            pass
         process.send_signal(2)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -96,6 +102,7 @@ def test_a_server_that_dies_is_waited_for_and_no_event_is_told_twice(tmp_path):
     finally:
         served.kill()
     assert (process.returncode, err) == (0, "")
-    numbers = [each["seq"] for each in told]
+    assert [each["event"] for each in told if each["seq"] == 0] == ["hook_start", "hook_complete"]
+    numbers = [each["seq"] for each in told if each["seq"]]
     assert numbers == sorted({*numbers})
     assert [each["data"]["attempt"] for each in told if each["event"] == "metadata"] == [1, 2]

@@ -38,12 +38,13 @@ class Place:
 
 
 @contextlib.contextmanager
-def _place(kind, new_database, folder, file="checkrail.yaml"):
+def started(database, folder, file="checkrail.yaml"):
+    """Start a server with a copy of the project."""
     project = folder / "project"
     shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("__pycache__", ".checkrail"))
     with _watched() as watch:
         config = project / file
-        server = watch(Served(new_database(kind), folder / "server.log", config)).start()
+        server = watch(Served(database, folder / "server.log", config)).start()
         place = Place(server, folder)
         try:
             yield place
@@ -55,10 +56,11 @@ def _place(kind, new_database, folder, file="checkrail.yaml"):
 
 
 @pytest.fixture(scope="module", params=DATABASES)
-def place(request, new_database, tmp_path_factory):
+def place(request, tmp_path_factory):
     """A server on either database that the tests of a module share; it may name its FILE."""
     file = getattr(request.module, "FILE", "checkrail.yaml")
-    with _place(request.param, new_database, tmp_path_factory.mktemp("place"), file) as made:
+    database = request.getfixturevalue("new_database")(request.param)
+    with started(database, tmp_path_factory.mktemp("place"), file) as made:
         yield made
 
 
@@ -69,7 +71,9 @@ def runner(place):
 
 
 @pytest.fixture(params=DATABASES)
-def own_place(request, new_database, tmp_path):
+def own_place(request, tmp_path):
     """A server on either database, for one test alone."""
-    with _place(request.param, new_database, tmp_path) as made:
+    file = getattr(request.module, "FILE", "checkrail.yaml")
+    database = request.getfixturevalue("new_database")(request.param)
+    with started(database, tmp_path, file) as made:
         yield made

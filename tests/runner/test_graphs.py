@@ -2,12 +2,12 @@
 
 import pytest
 
-from .conftest import _place
+from .conftest import started
 
 
 @pytest.fixture(scope="module")
 def place(new_database, tmp_path_factory):
-    with _place("postgres", new_database, tmp_path_factory.mktemp("place")) as made:
+    with started(new_database("postgres"), tmp_path_factory.mktemp("place")) as made:
         yield made
 
 

@@ -4,6 +4,7 @@ from .harness import until
 
 FILE = "hooked.yaml"
 
+
 def said_on(place, run):
     thread = place.asking.client.get(f"/threads/{run['thread_id']}").json()
     return thread["values"]["messages"]
@@ -68,3 +69,21 @@ def test_a_person_is_asked_about_what_a_runner_does(place, runner):
     assert f"says {runner.pid}" in str(said_on(place, ended)[2]["content"])
     told = place.asking.client.get(f"/runs/{run_id}/events").text
     assert told.count("event: approval") == 2
+
+
+def test_a_run_that_a_hook_waits_for_is_taken_above_the_capacity(own_place):
+    runner = own_place.runner("--tag", "elsewhere", "--capacity", "1")
+    ended = own_place.asking.wait("watched", {"prompt": "look"})
+    assert ended["status"] == "success", ended
+    assert f"judged by {runner.pid}" in str(said_on(own_place, ended)[2]["content"])
+
+
+def test_an_agent_that_was_made_over_http_is_sent_along(place, runner):
+    model = {"provider": "scripted", "replies": ["From afar."]}
+    made = {"name": "newcomer", "model": model, "demands": ["elsewhere"]}
+    made["hooks"] = {"after_llm_call": {"type": "rule", "set": {"content": "Changed on the way."}}}
+    place.asking.answered(place.asking.client.post("/agents", json=made))
+    ended = place.asking.wait("newcomer", {"prompt": "hello"})
+    assert ended["status"] == "success", ended
+    assert ended["output"] == "Changed on the way."
+    assert ended["attempt"] == 1

@@ -5,14 +5,14 @@ import json
 import httpx
 import pytest
 
-from .conftest import _place
+from .conftest import started
 from .harness import Running
 
 
 @pytest.fixture(scope="module")
 def place(new_database, tmp_path_factory):
     folder = tmp_path_factory.mktemp("place")
-    with _place("sqlite", new_database, folder, "keyed.yaml") as made:
+    with started(new_database("sqlite"), folder, "keyed.yaml") as made:
         yield made
 
 

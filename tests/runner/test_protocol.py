@@ -164,9 +164,7 @@ def test_what_a_runner_holds_goes_back_when_it_leaves(place):
     claimed = [each["run"] for each in runner.poll(2).json()["runs"]]
     assert len(claimed) == 2
     # Of the second one it says nothing: it never had it.
-    runner.client.post(
-        "/runner/deregister", params={"holding": run_id}, headers=runner.headers
-    )
+    runner.client.post("/runner/deregister", params={"holding": run_id}, headers=runner.headers)
     after = Speaker(place, agents=["restarts", "where"])
     again = {run["run_id"]: run for run in (each["run"] for each in after.poll(2).json()["runs"])}
     assert again[run_id]["attempt"] == 2

@@ -2,7 +2,7 @@
 
 import threading
 
-from .conftest import _place
+from .conftest import started
 from .speaker import Speaker
 
 FILE = "hasty.yaml"
@@ -44,7 +44,7 @@ def test_a_run_whose_runner_is_only_busy_waits_for_it(place):
 
 
 def test_a_runner_without_a_database_offers_no_graphs(new_database, tmp_path):
-    with _place("sqlite", new_database, tmp_path, FILE) as place:
+    with started(new_database("sqlite"), tmp_path, FILE) as place:
         runner = place.runner()
         assert "no graph is carried out: counted" in runner.output()
         ended = place.asking.wait("counted", {"steps": []})

@@ -1,7 +1,10 @@
 """Hooks as events of their run, wherever it is executed."""
 
+import time
+
 from checkrail import AssistantMessage, Block, Continue
 from checkrail.store import runs
+from checkrail.store.tables import workers
 
 from .support import chain, say
 
@@ -78,6 +81,10 @@ async def test_hooks_of_a_run_that_somebody_else_executes_come_behind_what_it_to
         {"say": chain(say)}, (look, "before_final_response"), tags=frozenset()
     )
     row = await served.admit("say", {"text": "x"}, demands=("elsewhere",))
+    now = time.time()
+    somebody = {"worker_id": "somebody", "host": "elsewhere", "pid": 1, "kind": "runner"}
+    there = somebody | {"started_at": now, "expires_at": now + 600}
+    await served.write(lambda tx: tx.execute(workers.insert(), there))
     held = {"worker_id": "somebody", "phase": "running", "attempt": 1}
     await served.write(lambda tx: runs.change(tx, row["run_id"], **held))
     scope = served.parts.scope(row | held)

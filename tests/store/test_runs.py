@@ -205,3 +205,31 @@ def test_runs_under_way_are_counted_by_phase(tx):
     assert after.get("queued", 0) - before.get("queued", 0) == 2
     assert after.get("running", 0) - before.get("running", 0) == 1
     assert "success" not in after
+
+
+def test_a_run_that_was_executed_is_taken_to_be_finished_in_the_same_attempt(tx):
+    executed = add(tx, phase="running", status="running", attempt=2)
+    held = add(tx, phase="running", status="running", attempt=1, worker_id="other")
+    [row] = [row for row in runs.claim_reported(tx, "w", 100, NOW) if row["run_id"] == executed]
+    assert (row["worker_id"], row["attempt"], row["phase"]) == ("w", 2, "running")
+    assert executed not in [row["run_id"] for row in runs.claim_reported(tx, "x", 100, NOW)]
+    assert runs.get(tx, held)["worker_id"] == "other"
+
+
+def test_a_worker_takes_what_hooks_of_its_own_runs_wait_for(tx):
+    mine = add(tx, phase="running", worker_id="w")
+    other = add(tx, phase="running", worker_id="x")
+    hook = add(tx, phase="ready", parent_run_id=mine, origin="hook", needs="a/b/")
+    add(tx, phase="ready", parent_run_id=mine, origin="callback", needs="a/b/")
+    add(tx, phase="ready", parent_run_id=other, origin="hook", needs="a/b/")
+    add(tx, phase="ready", parent_run_id=mine, origin="hook", needs="a/c/")
+    found = runs.claim_beneath(tx, "w", NOW, fits=lambda needs: needs == "a/b/")
+    assert [(row["run_id"], row["attempt"]) for row in found] == [(hook, 1)]
+
+
+def test_what_nobody_has_taken_for_long_is_found_by_what_it_needs(tx):
+    late = add(tx, phase="ready", ready_at=NOW - 60, needs="a/late/")
+    add(tx, phase="ready", ready_at=NOW, needs="a/late/")
+    add(tx, phase="ready", ready_at=NOW - 60, needs="a/other/")
+    found = runs.unclaimed(tx, NOW - 30, ["a/late/"])
+    assert [row["run_id"] for row in found] == [late]

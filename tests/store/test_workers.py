@@ -67,3 +67,26 @@ def test_where_one_process_is_alone_all_others_are_dead(tx):
     mine, other = enter(tx, now), enter(tx, now)
     workers.end_all(tx)
     assert other in {row["worker_id"] for row in workers.dead(tx, mine, literal(now))}
+
+
+def test_a_runner_is_found_as_long_as_it_has_its_lease(tx):
+    now = time.time()
+    name = str(uuid.uuid4())
+    told = {"name": "box", "tags": ["gpu"]}
+    workers.add(tx, name, ("h", 1), literal(now), 30, kind="runner", owner="ada", told=told)
+    found = workers.runner(tx, name, literal(now))
+    assert (found["owner"], found["told"]) == ("ada", told)
+    assert workers.runner(tx, name, literal(now + 31)) is None
+    assert workers.runner(tx, enter(tx, now), literal(now)) is None
+
+
+def test_runners_outlive_the_servers_that_they_could_not_reach(tx):
+    now = time.time()
+    runner, server = str(uuid.uuid4()), enter(tx, now)
+    workers.add(tx, runner, ("h", 1), literal(now - 60), 30, kind="runner")
+    workers.spare_runners(tx, literal(now), 30)
+    assert lease_of(tx, runner) == now - 30, "there was a server"
+    workers.end_all(tx)
+    assert lease_of(tx, server) == 0
+    workers.spare_runners(tx, literal(now), 30)
+    assert lease_of(tx, runner) == now + 30

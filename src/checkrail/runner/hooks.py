@@ -84,7 +84,7 @@ class RemoteHooks:
 
     async def _heard(self, event: Event[Any]) -> Told:
         try:
-            told = heard(event.point, await self._ask(_request(event)))
+            told = heard(event.point, await self._ask(_request(event)), event.value)
         except (CheckrailError, ValueError, TypeError, KeyError) as error:
             self._broken(f"the hooks at {event.point} could not be asked: {error}")
             await self._loop.create_future()  # the run is stopped, and nothing of it goes on

@@ -59,7 +59,9 @@ def fitting(parts: Parts, told: Mapping[str, Any]) -> Callable[[str], bool]:
         if name in agents:
             return True
         agent = parts.catalogue.get(name)
-        return agent is not None and can_be_sent(agent)
+        if agent is None or not can_be_sent(agent):
+            return False
+        return agents.issuperset(_beneath(parts, agent, set()))
 
     return fits
 

@@ -55,7 +55,7 @@ async def decide(parts: Parts, row: Row, reached: Reached) -> dict[str, Any]:
     except TypeError as error:
         raise InvalidError(str(error)) from None
     desk = WaitingDesk(parts, cast("LiveRun", Elsewhere(parts, row)))
-    return told(await scope.asking(desk).fire(point, given))
+    return told(await scope.asking(desk).fire(point, given), given)
 
 
 class Elsewhere:

@@ -19,7 +19,7 @@ from checkrail.engine.outcomes import (
     Stop,
 )
 from checkrail.engine.points import CONTRACTS, Decision, HookPoint
-from checkrail.engine.values import plain
+from checkrail.engine.values import Value, plain
 from checkrail.engine.verdict import Verdict
 
 ASKED = (
@@ -37,22 +37,25 @@ IDS = ("agent_name", "model", "provider", "iteration", "tool_call_id", "request_
 """What a runner says of where in a run it is; all else the server knows."""
 
 
-def read_value(point: HookPoint, data: Any) -> Any:
-    """Read the value at a point; `InvalidOutcomeError` says what is wrong with it."""
+def read_value(point: HookPoint, data: Any, current: Any = None) -> Any:
+    """Read the value at a point; `InvalidOutcomeError` says what is wrong with it.
+
+    What it leaves out is as it is in the `current` one.
+    """
     kind = CONTRACTS[point].value
     if data is None and point is HookPoint.QUERY_END:
         return None
-    return _read(kind, data, f"the value at {point}")
+    return _read(kind, data, f"the value at {point}", current)
 
 
-def _read(kind: type, data: Any, what: str) -> Any:
+def _read(kind: type, data: Any, what: str, current: Any = None) -> Any:
     if kind is object or kind is str:
         return data
-    return shapes.build(kind, shapes.check(kind, data, what))
+    return shapes.build(kind, shapes.check(kind, data, what), current)
 
 
-def told(verdict: Verdict) -> dict[str, Any]:
-    """Write a verdict: what was decided by whom, and what became of the value, if it changed."""
+def told(verdict: Verdict, original: Any) -> dict[str, Any]:
+    """Write a verdict: what was decided by whom, and what of the original value has changed."""
     said: dict[str, Any] = {"action": str(verdict.decision)}
     for name in ("reason", "status", "code", "hook"):
         if found := getattr(verdict, name):
@@ -60,12 +63,20 @@ def told(verdict: Verdict) -> dict[str, Any]:
     if verdict.inject:
         said["inject"] = plain(thaw([*verdict.inject]))
     if verdict.redacted:
-        said["redacted"] = plain(verdict.given)
+        said["redacted"] = _difference(original, verdict.given)
     if verdict.subject != verdict.given:
-        said["subject"] = plain(verdict.subject)
+        said["subject"] = _difference(verdict.given, verdict.subject)
     if verdict.decision in (Decision.REPLACE, Decision.STOP):
         said["value"] = plain(verdict.value)
     return said
+
+
+def _difference(before: Any, after: Any) -> Any:
+    """Write what of a value has changed: the rest a runner has in a form that JSON may not."""
+    if not isinstance(after, Value) or type(before) is not type(after):
+        return plain(after)
+    names = [name for name in after.__slots__ if getattr(before, name) != getattr(after, name)]
+    return {name: plain(getattr(after, name)) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +109,19 @@ class Told:
         return Continue(inject=self.inject) if self.inject else None
 
 
-def heard(point: HookPoint, said: Mapping[str, Any]) -> Told:
-    """Read a verdict; `InvalidOutcomeError` or `ValueError` says what is wrong with it."""
+def heard(point: HookPoint, said: Mapping[str, Any], current: Any) -> Told:
+    """Read a verdict on the current value, or raise what is wrong with it."""
     decision = Decision(said["action"])
     if decision is Decision.ASK:
         raise ValueError("a question is no verdict")
     contract = CONTRACTS[point]
     brings = shapes.result_type(contract, decision)
+    redacted: Any = UNSET
+    subject: Any = UNSET
+    if "redacted" in said:
+        redacted = current = read_value(point, said["redacted"], current)
+    if "subject" in said:
+        subject = read_value(point, said["subject"], current)
     return Told(
         decision,
         said.get("reason") or "",
@@ -112,11 +129,7 @@ def heard(point: HookPoint, said: Mapping[str, Any]) -> Told:
         said.get("code"),
         said.get("hook"),
         said.get("inject") or [],
-        _value(point, said, "redacted"),
-        _value(point, said, "subject"),
+        redacted,
+        subject,
         UNSET if brings is None else _read(brings, said["value"], f"the value of a {decision}"),
     )
-
-
-def _value(point: HookPoint, said: Mapping[str, Any], name: str) -> Any:
-    return read_value(point, said[name]) if name in said else UNSET

@@ -129,12 +129,13 @@ async def follow_run(
     """Stream the events of a run as they are kept, after the last one that the client has."""
     after = after_of(last_event)
     row = await find_run(request, served, run_id, "read")
-    return EventStream(served, _frames(served, row["run_id"], after))
+    anew = not (last_event or "").isdigit()
+    return EventStream(served, _frames(served, row["run_id"], after, anew=anew))
 
 
-async def _frames(served: Services, run_id: str, after: int) -> AsyncIterator[bytes]:
+async def _frames(served: Services, run_id: str, after: int, *, anew: bool) -> AsyncIterator[bytes]:
     """Give the events of a run; what hooks did before there was a run to tell of comes first."""
-    if not after:
+    if anew:
         await served.runs.parts.log.flush()
         found = await served.database.read(lambda reads: records.before_run(reads, run_id))
         if found:
@@ -144,9 +145,9 @@ async def _frames(served: Services, run_id: str, after: int) -> AsyncIterator[by
 
 
 def _framed_record(row: Row) -> bytes:
-    """Frame a record that has no number among the events: who comes back is told it again."""
+    """Frame a record that came before the first event: whoever has it does not need it again."""
     told = {"seq": 0, "event": row["event_type"], "ns": [], "data": row["record"]}
-    return frame(None, row["event_type"], told)
+    return frame("0", row["event_type"], told)
 
 
 def _framed(event: RunEvent) -> bytes:
