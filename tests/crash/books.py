@@ -72,7 +72,7 @@ def _check_records(site: Site, known: Collection[str]) -> None:
     rows = site.rows("SELECT run_id, point, event_type FROM hook_records")
     balance: Counter[tuple[str, str]] = Counter()
     for row in rows:
-        if row["run_id"] in known:
+        if row["run_id"] in known and row["event_type"].startswith("hook_"):
             side = 1 if row["event_type"] == "hook_start" else -1
             balance[row["run_id"], row["point"]] += side
     uneven = {call: left for call, left in balance.items() if left}

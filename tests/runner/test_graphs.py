@@ -18,7 +18,7 @@ def runner(place):
 
 def test_a_graph_runs_there_and_its_state_is_on_the_server(place, runner):
     ended = place.asking.wait("counted", {"steps": ["given"]})
-    assert ended["status"] == "success", ended
+    assert ended["status"] == "success", (ended["error"], ended["error_type"])
     assert ended["output"] == {"steps": ["given", "first", "second"], "pid": runner.pid}
     state = place.asking.client.get(f"/threads/{ended['thread_id']}/state").json()
     assert state["values"] == ended["output"]
@@ -51,3 +51,18 @@ def test_a_graph_that_failed_keeps_its_state(place, runner):
     assert (ended["status"], ended["error_type"]) == ("error", "ValueError")
     state = place.asking.client.get(f"/threads/{ended['thread_id']}/state").json()
     assert state["values"]["steps"] == ["given", "first"]
+
+
+def test_hooks_hold_in_the_tools_and_on_the_result_of_a_graph(place, runner):
+    ended = place.asking.wait("looking", {"steps": []}, stream_mode=["values"])
+    assert ended["status"] == "success", (ended["error"], ended["error_type"])
+    first, moved, refused = ended["output"]["steps"]
+    assert (first, moved) == ("first", f"cellar is empty, says {runner.pid}")
+    assert "the safe is private" in refused
+    assert ended["output"]["signed"] is True
+    told = place.asking.client.get(f"/runs/{ended['run_id']}/events").text
+    values = [line for line in told.splitlines() if '"event":"values"' in line]
+    ruled = [line for line in values if "private" in line]
+    assert [line.count('"signed":true') for line in ruled] == [1]
+    decisions = [each.get("decision") for each in place.asking.records(ended["run_id"])]
+    assert "block" in decisions

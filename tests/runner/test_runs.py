@@ -2,6 +2,7 @@
 
 import json
 
+import httpx
 import pytest
 
 from .harness import until
@@ -91,6 +92,14 @@ def test_a_cancelled_run_is_stopped_where_it_is(place, runner, tmp_path):
     assert (tmp_path / "never.cancelled").exists()
 
 
+def test_a_run_that_is_rolled_back_leaves_nothing(place, runner, tmp_path):
+    run_id = place.asking.run("waits", {"file": str(tmp_path / "never")})
+    until((tmp_path / "never.1").exists, "the run's beginning")
+    place.asking.cancel(run_id, "rollback")
+    until(lambda: place.asking.client.get(f"/runs/{run_id}").status_code == 404, "its removal")
+    assert (tmp_path / "never.cancelled").exists()
+
+
 def test_a_run_that_takes_too_long_is_stopped(place, runner, tmp_path):
     ended = place.asking.wait("hurried", {"file": str(tmp_path / "never")})
     assert (ended["status"], ended["error_type"]) == ("timeout", "TimeoutError")
@@ -108,3 +117,12 @@ def test_more_runs_than_it_can_carry_wait_for_their_turn(place, runner, many):
     ended = [place.asking.ended(run_id) for run_id in asked]
     assert [each["output"]["given"]["number"] for each in ended] == [*range(many)]
     assert {each["attempt"] for each in ended} == {1}
+
+
+def test_who_carries_out_runs_can_be_seen(place, runner):
+    listed = httpx.get(f"{place.server.url}/runners", timeout=30).json()
+    assert {each["kind"] for each in listed} == {"server", "runner"}
+    [away] = [each for each in listed if each["kind"] == "runner"]
+    assert away["tags"] == ["elsewhere"]
+    assert away["run_ids"] == []
+    assert away["capacity"] == 4

@@ -45,6 +45,20 @@ class Registered(BaseModel):
     poll_seconds: float
 
 
+class Listed(BaseModel):
+    """Somebody who carries out runs: a runner, or a server with the runner inside it."""
+
+    runner_id: str
+    kind: Literal["runner", "server"]
+    name: str
+    host: str
+    tags: list[str]
+    agents: list[str] | None = None
+    capacity: int | None = None
+    run_ids: list[str]
+    started_at: str
+
+
 class Stop(BaseModel):
     """A run that is to be stopped, and how."""
 

@@ -3,6 +3,7 @@
 import os
 from typing import Annotated, TypedDict
 
+from langchain_core.tools import tool
 from langgraph.graph import END, START, StateGraph
 
 
@@ -23,6 +24,23 @@ def breaks(state: State) -> State:
     raise ValueError("the second step")
 
 
+@tool
+def look(place: str) -> str:
+    """Look into a place."""
+    return f"{place} is empty, says {os.getpid()}"
+
+
+def _looked(place: str) -> str:
+    try:
+        return str(look.invoke({"place": place}))
+    except Exception as error:
+        return str(error)
+
+
+def looks(state: State) -> State:
+    return {"steps": [_looked(place) for place in ("attic", "safe")]}
+
+
 def _made(last):
     graph = StateGraph(State)
     graph.add_node("first", first)
@@ -35,3 +53,4 @@ def _made(last):
 
 counted = _made(second)
 broken = _made(breaks)
+looking = _made(looks)

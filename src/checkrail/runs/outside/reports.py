@@ -82,8 +82,8 @@ def ended_by(kept: Mapping[str, Any], row: Row) -> Outcome | None:
     report = kept.get("ended")
     if report is None:
         return None
-    if report["as"] == "stopped":
-        rolls_back = row["cancel"] == "rollback"
+    rolls_back = row["cancel"] == "rollback"
+    if report["as"] == "stopped" or rolls_back:
         return outcomes.cancelled(rolled_back=rolls_back, unwound=report.get("unwound"))
     error, by = report["error"], report.get("blocked_by")
     if report["phase"] == "blocked":

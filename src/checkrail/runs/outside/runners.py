@@ -18,7 +18,7 @@ from checkrail.runs.outside.waiting import Ticket, Waiting
 from checkrail.runs.parts import Parts
 from checkrail.runs.recovery import give_up
 from checkrail.store import runs, workers
-from checkrail.store.database import Tx
+from checkrail.store.database import Reads, Tx
 from checkrail.store.events import RunEvent
 from checkrail.store.rows import Row
 
@@ -103,6 +103,29 @@ class Runners:
             "beat_seconds": parts.settings.beat,
             "poll_seconds": self._patience,
         }
+
+    async def listed(self) -> list[dict[str, Any]]:
+        """Give all who are heard of, with the runs that they hold."""
+        now = self._parts.database.now()
+
+        def find(reads: Reads) -> list[tuple[Row, list[str]]]:
+            found = workers.alive(reads, now)
+            return [(row, runs.held_ids(reads, row["worker_id"])) for row in found]
+
+        return [
+            {
+                "runner_id": row["worker_id"],
+                "kind": row["kind"],
+                "name": (row["told"] or {}).get("name") or row["host"],
+                "host": row["host"],
+                "tags": (row["told"] or {}).get("tags", []),
+                "agents": (row["told"] or {}).get("agents"),
+                "capacity": (row["told"] or {}).get("capacity"),
+                "run_ids": held,
+                "started_at": row["started_at"],
+            }
+            for row, held in await self._parts.database.read(find)
+        ]
 
     async def _write(self, job: Callable[[Tx], T]) -> T:
         """Write something; what is refused is raised here, where it spoils nobody else's write."""

@@ -155,6 +155,7 @@ STORE = _rules(
 )
 
 RUNNER = (
+    Rule("GET", "/runners", "admin"),
     Rule("POST", "/runner/register", "runner"),
     Rule("GET", "/runner/runs", "runner"),
     Rule("POST", "/runner/runs/{run_id}/heartbeat", "runner"),

@@ -20,6 +20,7 @@ from checkrail.server.runner_bodies import (
     Events,
     Failed,
     Leased,
+    Listed,
     Point,
     Polled,
     Registered,
@@ -27,6 +28,7 @@ from checkrail.server.runner_bodies import (
     Stopped,
 )
 from checkrail.server.services import Services, services_of
+from checkrail.server.shapes import when
 from checkrail.server.streaming import disconnected
 from checkrail.store.rows import Row
 
@@ -36,6 +38,7 @@ Served = Annotated[Services, Depends(services_of)]
 Room = Annotated[int, Query(ge=0, le=10_000)]
 Ids = Annotated[list[UUID] | None, Query(max_length=10_000)]
 
+RUNNERS: Answers = {200: {"model": list[Listed]}, **PROBLEMS}
 REGISTERED: Answers = {200: {"model": Registered}, **PROBLEMS}
 POLLED: Answers = {200: {"model": Polled}, 204: {"description": "Nothing to do"}, **PROBLEMS}
 BEAT: Answers = {200: {"model": Beat}, **PROBLEMS}
@@ -57,6 +60,13 @@ async def _runner(
 
 
 Runner = Annotated[Row, Depends(_runner)]
+
+
+@router.get("/runners", responses=RUNNERS)
+async def list_runners(served: Served) -> Response:
+    """List who carries out runs: servers and runners that are heard of, with what they hold."""
+    found = await served.runs.runners.listed()
+    return Json([{**each, "started_at": when(each["started_at"])} for each in found])
 
 
 @router.post("/runner/register", responses=REGISTERED)
