@@ -147,7 +147,7 @@ class Site:
 
     def records(self, run_id: str) -> list[Row]:
         """The hook records of a run, in order."""
-        query = "SELECT record FROM hook_records WHERE run_id = :id ORDER BY seq"
+        query = "SELECT record FROM hook_records WHERE run_id = :id AND point <> '' ORDER BY seq"
         return [json.loads(row["record"]) for row in self.rows(query, id=run_id)]
 
     def _said(self, query: str) -> str:

@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from checkrail.runs import delivering
-from checkrail.store import deliveries
+from checkrail.store import deliveries, workers
 from checkrail.store.tables import deliveries as table
 
 from .support import Gate, chain, fail, say, until
@@ -241,7 +241,12 @@ async def test_a_delivery_is_settled_only_by_the_worker_that_holds_it(world):
     mine = {"delivery_id": "d", "run_id": row["run_id"], "kind": "webhook", "payload": {}}
     now = time.time()
     more = {"status": "owed", "attempts": 0, "due_at": now + 60, "created_at": now}
-    await served.write(lambda tx: deliveries.add(tx, [{**mine, **more, "worker_id": "other"}]))
+
+    def owe(tx):
+        workers.add(tx, "other", ("elsewhere", 1), served.parts.database.now(), 3600)
+        deliveries.add(tx, [{**mine, **more, "worker_id": "other"}])
+
+    await served.write(owe)
 
     def settle(worker):
         return lambda tx: deliveries.settle(tx, "d", worker, status="done")

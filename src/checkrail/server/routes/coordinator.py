@@ -139,15 +139,18 @@ async def _frames(served: Services, run_id: str, after: int, *, anew: bool) -> A
         await served.runs.parts.log.flush()
         found = await served.database.read(lambda reads: records.before_run(reads, run_id))
         if found:
-            yield b"".join(map(_framed_record, found))
+            yield _framed_records(found)
     async for batch in served.runs.follow(run_id, after):
         yield b"".join(map(_framed, batch))
 
 
-def _framed_record(row: Row) -> bytes:
-    """Frame a record that came before the first event: whoever has it does not need it again."""
-    told = {"seq": 0, "event": row["event_type"], "ns": [], "data": row["record"]}
-    return frame("0", row["event_type"], told)
+def _framed_records(rows: list[Row]) -> bytes:
+    """Frame records that came before the first event: whoever has them all needs none again."""
+    *before, last = [
+        (row["event_type"], {"seq": 0, "event": row["event_type"], "ns": [], "data": row["record"]})
+        for row in rows
+    ]
+    return b"".join([*(frame(None, *told) for told in before), frame("0", *last)])
 
 
 def _framed(event: RunEvent) -> bytes:
