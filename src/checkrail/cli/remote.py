@@ -114,22 +114,22 @@ class Remote:
         """Give the events of a stream as they come; one that breaks is opened again."""
         import httpx2
 
-        last, broken = "", 0.0
+        last, broken, heard = "", 0.0, False
         while True:
             try:
-                for event in self._stream(path, last):
-                    last, broken = str(event["seq"]), 0.0
+                for number, event in self._stream(path, last):
+                    last, broken, heard = number or last, 0.0, True
                     yield event
             except httpx2.TransportError as error:
                 now = time.monotonic()
                 broken = broken or now
-                if not last or now - broken > PATIENCE:
+                if not heard or now - broken > PATIENCE:
                     self._unreachable(error)
                 time.sleep(_PAUSE)
             else:
                 return
 
-    def _stream(self, path: str, last: str) -> Iterator[dict[str, Any]]:
+    def _stream(self, path: str, last: str) -> Iterator[tuple[str, dict[str, Any]]]:
         headers = {"last-event-id": last} if last else {}
         at = f"{self.url}{path}"
         with self._client.sse(at, headers=headers, max_event_size=_LARGEST) as source:
@@ -138,7 +138,7 @@ class Remote:
                 response.read()
                 self._refused(response)
             for sent in source:
-                yield json.loads(sent.data)
+                yield sent.id or "", json.loads(sent.data)
 
     def _answered(self, method: str, path: str, params: dict[str, Any], **options: Any) -> Any:
         import httpx2
