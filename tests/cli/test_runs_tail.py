@@ -97,7 +97,8 @@ def test_a_server_that_dies_is_waited_for_and_no_event_is_told_twice(tmp_path):
             served.kill()
             served.start()
             until.touch()
-            out, err = process.communicate(timeout=90)
+            out, err = process.stdout.read(), process.stderr.read()  # what is buffered too
+            process.wait(90)
         told = [first, *map(json.loads, out.splitlines())]
     finally:
         served.kill()
