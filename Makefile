@@ -9,8 +9,9 @@ BIN := .venv/bin
 # Each folder there has its requirements.txt, and in tests.txt what pytest is to run in it.
 ADAPTERS := $(patsubst tests_adapters/%/requirements.txt,%,$(wildcard tests_adapters/*/requirements.txt))
 
-# Files that take long are begun with, so that nobody is left with one at the end.
-SLOW := tests/crash tests/runner tests/server/behaviour
+# Files that take long are begun with, so that nobody is left with one at the end. These tests wait
+# for processes and databases about half of the time, so there are four at a time on two cores.
+SLOW := tests/test_docs.py tests/crash tests/runner tests/server/behaviour
 
 # A uv on the PATH is used if it meets `required-version` in pyproject.toml, else one of our own.
 UV := $(shell uv cache dir >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
@@ -33,7 +34,7 @@ dev: .venv/synced ## serve the example project (another port: make dev PORT=2025
 
 test: check ## all checks, then all tests; the engine fully covered
 	$(BIN)/pytest -n auto --dist loadfile tests/engine --cov=checkrail.engine --cov-branch --cov-fail-under=100
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(SLOW) tests --ignore=tests/engine
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOW) tests --ignore=tests/engine
 
 test-adapters: $(ADAPTERS:%=.envs/%/synced) ## tests of packages that need environments of their own
 	set -e; for name in $(ADAPTERS); do \

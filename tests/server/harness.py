@@ -86,11 +86,14 @@ class Postgres:
                 connection.execute(f"ALTER SYSTEM SET {setting} = off")
             connection.execute("SELECT pg_reload_conf()")
 
-    def fresh(self) -> str:
-        """The URL of a new, empty database."""
+    def fresh(self, model: str | None = None) -> str:
+        """The URL of a new database: an empty one, or a copy of another that nobody works on."""
         name = f"checkrail_{uuid.uuid4().hex[:12]}"
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+            sql.Identifier(name), sql.Identifier(_database_of(model) if model else "template1")
+        )
         with psycopg.connect(self._url, autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            connection.execute(create)
         self._made.append(name)
         return _with_database(self._url, name)
 
@@ -102,6 +105,10 @@ class Postgres:
             for name in self._made:
                 drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
                 connection.execute(drop.format(sql.Identifier(name)))
+
+
+def _database_of(url: str) -> str:
+    return url.partition("?")[0].rpartition("/")[2]
 
 
 def _with_database(url: str, name: str) -> str:

@@ -109,7 +109,8 @@ def test_what_changes_something_is_not_for_viewers():
 
 def test_hooks_are_for_admins_and_a_runner_s_routes_for_runners():
     assert {rule.needs for rule in HOOKS} == {"admin"}
-    assert {rule.needs for rule in RUNNER} == {"runner"}
+    assert {rule.needs for rule in RUNNER if rule.path != "/runners"} == {"runner"}
+    assert {rule.needs for rule in RUNNER if rule.path == "/runners"} == {"admin"}
 
 
 def test_only_what_tells_nothing_about_anybody_is_public():

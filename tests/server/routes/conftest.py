@@ -1,6 +1,8 @@
 """Routes on real services, on each database in turn; no process, no socket."""
 
+import asyncio
 import contextlib
+import shutil
 import time
 
 import pytest
@@ -34,20 +36,52 @@ definitions:
 """
 
 
+def _with_tables(ours, theirs, items):
+    """Make all tables, ours and LangGraph's."""
+    engine = open_engine(ours)
+    migrate.upgrade(engine)
+    engine.dispose()
+
+    async def set_up():
+        async with open_checkpointer(theirs), open_store(items):
+            pass
+
+    asyncio.run(set_up())
+
+
+@pytest.fixture(scope="session")
+def sqlite_model(tmp_path_factory):
+    """A folder with all tables, of which each test has a copy."""
+    folder = tmp_path_factory.mktemp("model")
+    _with_tables(*_files(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def postgres_model(postgres):
+    """A database with all tables, of which each test has a copy."""
+    url = postgres.fresh()
+    _with_tables(url, url, url)
+    return url
+
+
+def _files(folder):
+    return sqlite_url(folder / "ours.db"), folder / "theirs.db", folder / "store.db"
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def places(request, tmp_path):
     """The URLs of our database, of LangGraph's checkpoints and of its store."""
+    model = request.getfixturevalue(f"{request.param}_model")
     if request.param == "sqlite":
-        return sqlite_url(tmp_path / "ours.db"), tmp_path / "theirs.db", tmp_path / "store.db"
-    return (request.getfixturevalue("postgres").fresh(),) * 3
+        shutil.copytree(model, tmp_path, dirs_exist_ok=True)
+        return _files(tmp_path)
+    return (request.getfixturevalue("postgres").fresh(model),) * 3
 
 
 @pytest.fixture
 async def services(places):
     ours, theirs, items = places
-    engine = open_engine(ours)
-    migrate.upgrade(engine)
-    engine.dispose()
     registry = HookRegistry()
     async with contextlib.AsyncExitStack() as stack:
         saver = await stack.enter_async_context(open_checkpointer(theirs))
