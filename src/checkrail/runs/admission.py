@@ -440,10 +440,6 @@ def _repeated(reads: Reads, asker: Asker, once: Idempotency) -> list[Row] | None
         raise ConflictError(
             f"what the Idempotency-Key {once.key!r} made is gone by now. Use a new key"
         )
-    if None in found:
-        raise ConflictError(
-            f"what was made with the Idempotency-Key {once.key!r} is gone. Use a new key"
-        )
     return [row for row in found if row is not None]
 
 

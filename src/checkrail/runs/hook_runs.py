@@ -16,7 +16,7 @@ from checkrail.engine.outcomes import Reject
 from checkrail.engine.values import User
 from checkrail.runs.catalogue import Entry
 from checkrail.runs.errors import RequestError
-from checkrail.runs.parts import Parts, user_of
+from checkrail.runs.parts import Parts
 from checkrail.runs.requests import Asker, Idempotency, RunRequest
 from checkrail.store import runs
 from checkrail.store.database import Reads
@@ -170,8 +170,3 @@ def _check_fits(agent: Entry, parameters: Any) -> None:
     wrong = None if agent.takes is None else agent.takes.wrong(parameters, "what it is told does")
     if wrong is not None:
         raise Reject(f"the hook agent {agent.name!r} cannot be asked: {wrong}", status=500)
-
-
-def asker_of(row: Row) -> Asker:
-    """Give who a run belongs to, as the one who asks for what follows from it."""
-    return Asker(user_of(row) or NOBODY)
