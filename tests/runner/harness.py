@@ -59,10 +59,14 @@ class Running:
 
         _until(ready, what="the runner's registration")
 
-    def stop(self) -> int:
-        """Ask it to end, as an operator does; its exit code."""
+    def ask_to_end(self) -> None:
+        """Ask it to end, as an operator does."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> int:
+        """Ask it to end, and wait; its exit code."""
+        self.ask_to_end()
         return self.process.wait(PATIENCE)
 
     def kill(self) -> None:

@@ -78,12 +78,15 @@ def test_a_run_goes_on_when_its_server_was_killed(own_place, tmp_path):
 
 def test_a_runner_that_is_stopped_lets_its_runs_end(own_place, tmp_path):
     runner = own_place.runner()
-    run_id = own_place.asking.run("blocks", {"seconds": 0.3})
-    until(lambda: own_place.asking.get(run_id)["status"] != "pending", "its beginning")
+    file = tmp_path / "go"
+    run_id = own_place.asking.run("waits", {"file": str(file)})
+    begun(file)
+    runner.ask_to_end()
+    until(lambda: "stopping" in runner.output(), "its stopping")
+    file.write_text("")
     assert runner.stop() == 0
     ended = own_place.asking.get(run_id)
-    assert ended["status"] in ("success", "running"), ended
-    assert own_place.asking.ended(run_id)["output"] == 1
+    assert (ended["status"], ended["output"]) == ("success", {"attempt": 1, "pid": runner.pid})
 
 
 def test_a_runner_that_is_stopped_hands_back_what_does_not_end(own_place, tmp_path):

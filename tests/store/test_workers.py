@@ -89,4 +89,13 @@ def test_runners_outlive_the_servers_that_they_could_not_reach(tx):
     workers.end_all(tx)
     assert lease_of(tx, server) == 0
     workers.spare_runners(tx, literal(now), 30)
-    assert lease_of(tx, runner) == now + 30
+    assert lease_of(tx, runner) == now + 60
+
+
+def test_runners_outlive_a_server_that_was_just_killed(tx):
+    now = time.time()
+    runner = str(uuid.uuid4())
+    enter(tx, now - 20)  # its lease has ten seconds left, and it beats no more
+    workers.add(tx, runner, ("h", 1), literal(now - 29), 30, kind="runner")
+    workers.spare_runners(tx, literal(now), 30)
+    assert lease_of(tx, runner) == now + 60

@@ -53,6 +53,9 @@ class Runner:
 
     def stop(self) -> None:
         """Take no more runs, and come to an end."""
+        if not self._stopping.is_set():
+            grace = self._settings.stop_grace
+            log.info("stopping: %d runs have %g s to come to their end", len(self._held), grace)
         self._stopping.set()
 
     async def serve(self) -> None:

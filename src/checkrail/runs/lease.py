@@ -67,7 +67,7 @@ class Lease:
             if not database.postgres:
                 workers.end_all(tx)
             now, seconds = database.now(), self._seconds
-            workers.spare_runners(tx, now, 2 * seconds)  # for we do not listen yet
+            workers.spare_runners(tx, now, seconds)
             workers.add(tx, self._worker_id, (name, pid), now, seconds, told=self._about)
 
         began = time.monotonic()

@@ -92,8 +92,13 @@ def end_all(tx: Tx) -> None:
 
 
 def spare_runners(tx: Tx, now: ColumnElement[float], lease: float) -> None:
-    """Give runners their lease anew if there was no server to which they could have said a word."""
-    served = select(workers.c.worker_id).where(workers.c.kind == SERVER, workers.c.expires_at > now)
+    """Give runners a lease anew if there was no server to which they could have said a word.
+
+    A server that was killed has its lease for a while: one that beats has most of it left. The
+    runners get twice theirs, for the server that starts does not listen yet.
+    """
+    beats = workers.c.expires_at > now + lease / 2
+    served = select(workers.c.worker_id).where(workers.c.kind == SERVER, beats)
     if tx.execute(served.limit(1)).fetchone() is None:
         query = update(workers).where(workers.c.kind == RUNNER)
-        tx.execute(query.values(expires_at=now + lease))
+        tx.execute(query.values(expires_at=now + 2 * lease))
