@@ -30,8 +30,13 @@ async def asked(service, run, number=1, status="open"):
 async def waiting(service, run, number=1):
     """The same, once the run is left and waits for it."""
     row = await asked(service, run, number)
+
+    async def is_left():
+        return (await service.row(run))["phase"] == "waiting"
+
+    await until(is_left, "the run to be left")
     left = await service.row(run)
-    assert (left["status"], left["phase"], left["worker_id"]) == ("running", "waiting", None)
+    assert (left["status"], left["worker_id"]) == ("running", None)
     return row
 
 

@@ -168,9 +168,12 @@ class Open:
 
     async def state(self, agent, thread_id) -> Any:
         """The values that the graph itself finds on a thread."""
+        return (await self.state_of(agent, thread_id)).values
+
+    async def state_of(self, agent, thread_id) -> Any:
+        """What the graph itself finds on a thread."""
         async with self.parts.graphs.open(agent) as graph:
-            found = await graph.aget_state({"configurable": {"thread_id": thread_id}})
-            return found.values
+            return await graph.aget_state({"configurable": {"thread_id": thread_id}})
 
     async def events(self, run) -> list[Any]:
         """The events of a run that are kept."""

@@ -1,4 +1,4 @@
-"""Questions of hooks in the middle of a run: it is held until somebody has answered."""
+"""Questions of hooks in the middle of a run: it goes on when somebody has answered."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from checkrail.runs.errors import ConflictError, InvalidError
 
-from .approval_support import approve, asked, asks, deny, questions, told
+from .approval_support import approve, asked, asks, deny, questions, told, waiting
 from .support import reply, statuses, talk
 
 POINT = "before_llm_call"
@@ -21,13 +21,11 @@ def said(run):
 async def test_a_run_goes_on_where_it_asked_when_somebody_approves(world):
     async with world.opened({"chat": talk()}, (asks("Call it?"), POINT)) as served:
         run = await served.admit("chat", HELLO, await served.thread())
-        row = await asked(served, run)
-        held = await served.row(run)
-        assert (held["phase"], held["worker_id"]) == ("running", served.parts.worker_id)
+        row = await waiting(served, run)
         assert row["value"]["messages"][-1]["content"] == "hello"
         await approve(served, row)
         ended = await served.over(run)
-        assert (ended["status"], said(ended), ended["attempt"]) == ("success", "heard hello", 1)
+        assert (ended["status"], said(ended), ended["attempt"]) == ("success", "heard hello", 2)
         [row] = await questions(served, run)
         assert (row["status"], row["used_at"] is None) == ("approved", False)
         assert await told(served, run) == [(POINT, "open"), (POINT, "approved")]

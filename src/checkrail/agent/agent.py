@@ -12,6 +12,7 @@ from checkrail.agent.around import AROUND, beneath
 from checkrail.agent.conversation import Conversation
 from checkrail.agent.events import Emit, HookCalled
 from checkrail.agent.loop import Loop
+from checkrail.agent.memo import Memo
 from checkrail.agent.messages import Message, Query, View, said, user_message
 from checkrail.agent.models.model import Model
 from checkrail.agent.models.named import named_model
@@ -111,11 +112,13 @@ class Agent:
         *,
         scope: Scope | None = None,
         meter: Meter | None = None,
+        memo: Memo | None = None,
         **ids: Any,
     ) -> AgentResponse:
         """Run the loop on a conversation, which grows in place; `scope` is that of a run around.
 
-        `meter` counts what models use, those of agents beneath included.
+        `meter` counts what models use, those of agents beneath included. A loop that was left
+        (`AnswerLater`) is entered again with its `memo`; its messages are the conversation.
         """
         above = AROUND.get()
         live = Live(self, history=View(messages))
@@ -124,10 +127,21 @@ class Agent:
             context = scope.context.run_id
         asked = freeze(user_message(query))
         bound = self._scope(scope, above, emit, live, ids)
-        messages.append(asked)
+        if memo is None:
+            messages.append(asked)
+        else:
+            messages[:] = memo.messages
         with pinned() as inside:
             loop = Loop(
-                self, bound, messages, emit, above, inside=inside, context=context, meter=meter
+                self,
+                bound,
+                messages,
+                emit,
+                above,
+                inside=inside,
+                context=context,
+                meter=meter,
+                memo=memo,
             )
             token = AROUND.set(loop)
             try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 from typing import Any
 
 from checkrail.agent.endings import Failing, survived
 from checkrail.agent.events import Emit, ToolFinished, ToolStarted
+from checkrail.agent.memo import Handled
 from checkrail.agent.messages import (
     Message,
     assistant_message,
@@ -19,6 +20,7 @@ from checkrail.agent.messages import (
 )
 from checkrail.agent.patience import CancelledWithin, TookTooLong, settled, within
 from checkrail.agent.tools.tool import Tool, ToolContext, ToolError
+from checkrail.engine.asks import AnswerLater, midway
 from checkrail.engine.errors import suggestion, told
 from checkrail.engine.points import Decision, HookPoint
 from checkrail.engine.scope import Scope
@@ -31,7 +33,7 @@ SHOWN = 200
 class Handling:
     """One tool call on its way: the call as it stands, its result, what hooks inject."""
 
-    __slots__ = ("call", "inject", "result", "shown", "unparsed")
+    __slots__ = ("call", "inject", "later", "over", "result", "shown", "unparsed")
 
     def __init__(self, call: ToolCall, unparsed: str | None) -> None:
         self.call = call
@@ -39,6 +41,8 @@ class Handling:
         self.unparsed = unparsed
         self.result = failed(call, "the run ended before this call had a result")
         self.inject: list[Message] = []
+        self.over = False
+        self.later: AnswerLater | None = None  # somebody has to be asked first
 
 
 class Exchange:
@@ -76,21 +80,47 @@ class Exchange:
         """What hooks want to be said after the results."""
         return [message for handling in self.handled for message in handling.inject]
 
+    @property
+    def over(self) -> list[Handled]:
+        """The calls that have their results."""
+        done = [handling for handling in self.handled if handling.over]
+        return [Handled(each.shown, each.result, each.inject) for each in done]
+
+    def take_up(self, over: Iterable[Handled]) -> None:
+        """Go on after some of the calls: they are not made again."""
+        known = {each.call.id: each for each in over}
+        for handling in self.handled:
+            if (each := known.get(handling.call.id)) is not None:
+                handling.call = handling.shown = each.call
+                handling.result, handling.inject = each.result, [*each.inject]
+                handling.over = True
+
     async def run(self) -> None:
-        """Call the tools, all at once. The first failure of the run cancels the others."""
-        tasks = [asyncio.create_task(self._handle(handling)) for handling in self.handled]
-        await settled(tasks)
+        """Call the tools, all at once. The first failure of the run cancels the others.
+
+        Where somebody has to be asked about one, the others come to their end first.
+        """
+        tasks = [asyncio.create_task(self._handle(each)) for each in self.handled if not each.over]
+        if tasks:
+            await settled(tasks)
         for task in tasks:
             if task.done() and not task.cancelled():
                 task.result()
+        for handling in self.handled:
+            if handling.later is not None:
+                raise handling.later
 
     async def _handle(self, handling: Handling) -> None:
         at = self.scope.bind(tool_call_id=handling.call.id)
         try:
             handling.result = await self._result(handling, at)
+        except AnswerLater as later:
+            handling.later = later
+            return
         except Failing as failing:
             handling.result = failed(handling.call, str(failing))
             raise
+        handling.over = True
         if self.emit is not None:
             self.emit(ToolFinished(handling.result))
 
@@ -157,7 +187,9 @@ class Exchange:
             hint = suggestion(call.name, self.tools)
             raise ToolError(f"there is no tool {call.name!r}{hint}. {known}")
         try:
-            return await within(tool.timeout, tool.call(call.args, ToolContext(call, at.context)))
+            with midway():
+                work = tool.call(call.args, ToolContext(call, at.context))
+                return await within(tool.timeout, work)
         except TookTooLong:
             raise ToolError(f"{call.name} timed out after {tool.timeout:g} s") from None
 

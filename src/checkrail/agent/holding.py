@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from types import SimpleNamespace
 
 from checkrail.agent.events import Emit, TextDelta
 from checkrail.agent.messages import text_of
+from checkrail.engine.acting import acting
 from checkrail.engine.binding import Bound
-from checkrail.engine.matchers import matcher
 from checkrail.engine.plan import Chain
 from checkrail.engine.points import Decision, HookPoint, Lane
 from checkrail.engine.scope import Scope, Trial
@@ -19,19 +17,17 @@ log = logging.getLogger("checkrail.agent")
 
 TRIED = (HookPoint.AFTER_LLM_CALL, HookPoint.BEFORE_FINAL_RESPONSE)
 HOLDING = (*TRIED, HookPoint.QUERY_END)
-FIXED = ("agents", "users", "channels", "tags")
-"""The matchers that are settled before a model answers; which model it was may show only then."""
 
 
 class Release:
     """Lets the text of one answer out: at once, behind a window, or when all is said of it."""
 
-    def __init__(self, emit: Emit, scope: Scope, *, whole: bool) -> None:
+    def __init__(self, emit: Emit, scope: Scope, *, whole: bool, sent: str = "") -> None:
         self._emit = emit
         self._scope = scope
         self._schema = whole
         self._seen: list[str] = []
-        self._sent: list[str] = []
+        self._sent: list[str] = [sent] if sent else []
         self._behind = 0
         self._torn = False
         self._hooks: tuple[Chain | None, ...] | None = None
@@ -43,7 +39,7 @@ class Release:
         if self._hooks is not None and all(a is b for a, b in zip(hooks, self._hooks, strict=True)):
             return
         self._hooks = hooks
-        holding = [*_holding(self._scope)]
+        holding = [*acting(self._scope, *HOLDING)]
         self._final_only = any(
             bound.point is not HookPoint.AFTER_LLM_CALL and _needs_all(bound) for bound in holding
         )
@@ -51,6 +47,11 @@ class Release:
         self._window = Window(holding, self._scope) if holding and not self._whole else None
         names = ", ".join(bound.spec.name for bound in holding)
         self._changed = f"text was changed that was sent already (hooks that may: {names})"
+
+    @property
+    def sent(self) -> str:
+        """What was let out so far."""
+        return "".join(self._sent)
 
     def heard(self, text: str, model: str) -> None:
         """Take the model's word for what the whole text is."""
@@ -83,7 +84,7 @@ class Release:
         self._send(self._rest(text))
 
     def _rest(self, text: str) -> str:
-        sent = "".join(self._sent)
+        sent = self.sent
         if not text.startswith(sent):
             if not sent.startswith(text) and not self._torn:
                 self._torn = True
@@ -152,17 +153,3 @@ def _needs_all(bound: Bound) -> bool:
     spec = bound.spec
     partly = spec.window is not None and spec.when is None and "models" not in spec.match
     return not partly or bound.point not in TRIED
-
-
-def _holding(scope: Scope) -> Iterator[Bound]:
-    """Give the hooks that may change or refuse an answer, by their word or by their failure."""
-    event = SimpleNamespace(context=scope.context, value=None)
-    for point in HOLDING:
-        chain = scope.chain(point)
-        lanes = () if chain is None else chain.lanes
-        for bound in (entry[0] for lane, entries in lanes for entry in entries):
-            fixed = {key: bound.spec.match[key] for key in FIXED if key in bound.spec.match}
-            applies = matcher(fixed)
-            acts = bound.lane is not Lane.OBSERVE and not bound.shadow
-            if acts and (applies is None or applies(event)):
-                yield bound

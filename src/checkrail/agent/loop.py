@@ -20,6 +20,7 @@ from checkrail.agent.errors import RunFailed
 from checkrail.agent.events import Emit
 from checkrail.agent.exchange import Exchange
 from checkrail.agent.holding import Release
+from checkrail.agent.memo import Memo, Stage
 from checkrail.agent.messages import (
     Message,
     assistant_message,
@@ -36,6 +37,7 @@ from checkrail.agent.model_call import ask
 from checkrail.agent.output import MAX_ATTEMPTS, OutputMismatch
 from checkrail.agent.redaction import redacted
 from checkrail.agent.usage import Meter, added
+from checkrail.engine.asks import AnswerLater
 from checkrail.engine.errors import CheckrailError, told
 from checkrail.engine.frozen import freeze
 from checkrail.engine.points import Decision, HookPoint
@@ -63,6 +65,7 @@ class Loop:
         inside: object,
         context: str,
         meter: Meter | None = None,
+        memo: Memo | None = None,
     ) -> None:
         self.agent = agent
         self.messages = messages
@@ -76,18 +79,26 @@ class Loop:
         self.meter: Meter | None = meter
         if meter is None and self.above is not None:
             self.meter = self.above.meter
-        self.usage: Mapping[str, Any] = {}
+        left = Memo(system=freeze(agent.system_message)) if memo is None else memo
+        self.usage: Mapping[str, Any] = left.usage
         self._lock = threading.Lock()
         self.doom: str | None = None
-        self.system: Message | None = freeze(agent.system_message)
+        self.system: Message | None = left.system
         self.tools: Mapping[str, Tool] = {}
         self.schemas: Sequence[Mapping[str, Any]] = ()
-        self.offered: set[str | None] = set()
-        self.mismatches = 0
+        self.offered: set[str | None] = {*left.offered}
+        self.mismatches = left.mismatches
         self.release: Release | None = None
-        self.later: Sequence[Message] = ()
-        self.unparsed: Mapping[str, str] = {}
+        self.later: Sequence[Message] = left.later
+        self.unparsed: Mapping[str, str] = left.unparsed
         self.at = scope
+        self.stage: Stage = left.stage
+        self.answer: AssistantMessage | None = left.answer
+        self.stopped = left.stopped
+        self.exchange: Exchange | None = None
+        self._left = left
+        if memo is not None:
+            scope.budget.take_up(memo.retries)
 
     async def run(self) -> AgentResponse:
         """Go through the loop to its end, fire `query_end`, and give what came of it."""
@@ -101,6 +112,9 @@ class Loop:
             raise RunFailed(str(failing), response, by_hook=failing.by_hook) from failing.__cause__
         except GeneratorExit:
             raise  # nobody can wait for anything any more
+        except AnswerLater as later:
+            later.memo = self._memo()
+            raise
         except Exception as error:
             response = await self._ended(Ending("error", error=told(error)))
             raise RunFailed(told(error), response) from error
@@ -128,10 +142,11 @@ class Loop:
         try:
             self.tools = await self.agent.toolbox.connected()
             self.schemas = freeze([schema_of(tool) for tool in self.tools.values()])
-            for iteration in range(1, self.agent.max_iterations + 1):
+            for iteration in range(self._left.iteration, self.agent.max_iterations + 1):
                 self.at = self.at.bind(iteration=iteration)
                 if (ending := await self._step(self.at)) is not None:
                     return ending
+                self.stage = "request"
         except Blocked as blocked:
             return Ending("block", error=str(blocked))
         except CheckrailError as error:
@@ -141,17 +156,25 @@ class Loop:
         return Ending("max_iterations", error=f"{limit} was reached before an answer")
 
     async def _step(self, at: Scope) -> Ending | None:
-        """Ask the model once and do what it says; give the ending, if this is it."""
-        message, stopped = await self._answer(at)
-        if message is None:
-            return None
-        if message.tool_calls and not stopped:
-            await self._call_tools(at, message)
-            return None
-        return await self._final(at, message, stopped=stopped)
+        """Ask the model once and do what it says; give the ending, if this is it.
 
-    async def _answer(self, at: Scope) -> tuple[AssistantMessage | None, bool]:
-        """Give the model's answer, None if it has to be asked again, and whether that is all."""
+        A loop that is entered again goes on at the stage at which it was left.
+        """
+        if self.stage == "request":
+            await self._ask(at)
+        else:
+            self._open_release(at, self._left.sent)
+        if self.stage == "answer" and not await self._answered(at):
+            return None
+        answer = self.answer
+        assert answer is not None  # noqa: S101 - there is one at every later stage
+        if self.stage == "tools":
+            await self._call_tools(at, answer)
+            return None
+        return await self._final(at, answer, stopped=self.stopped)
+
+    async def _ask(self, at: Scope) -> None:
+        """Get an answer, of the model or of the hooks on the request."""
         self.later = ()
         before = await at.fire(HookPoint.BEFORE_LLM_CALL, self._request())
         self.offered = {tool_name(tool) for tool in before.subject.tools}
@@ -159,25 +182,38 @@ class Loop:
             self._keep(before.given.messages)
         if before.decision is Decision.BLOCK and at.context.iteration == 1:
             del self.messages[-1]  # the query was refused: it is not to be sent with the next one
-        if self.emit is not None:
-            self.release = Release(self.emit, at, whole=self.agent.output is not None)
+        self._open_release(at)
         value = passed(before)
-        if before.decision is Decision.STOP:
-            return sound(before), True
+        self.stopped = before.decision is Decision.STOP
+        if self.stopped:
+            self.stage, self.answer = "final", sound(before)
+            return
         injected = self._inject(before.inject)
         replaced = before.decision is Decision.REPLACE
         message = sound(before) if replaced else await self._asked(value, injected)
-        message = identified(message, self.ids, self.context)
+        self.stage, self.answer = "answer", identified(message, self.ids, self.context)
+
+    def _open_release(self, at: Scope, sent: str = "") -> None:
+        if self.emit is not None:
+            self.release = Release(self.emit, at, whole=self.agent.output is not None, sent=sent)
+
+    async def _answered(self, at: Scope) -> bool:
+        """Show the answer; False: hooks want the model to be asked again."""
+        message: Any = self.answer
         unparsed = unparsed_in(message)
         after = await at.fire(HookPoint.AFTER_LLM_CALL, message)
         if after.decision is Decision.RETRY:
             self._again(after)
-            return None, False
+            return False
         self.later = after.inject
-        message = identified(sound(after), self.ids, self.context)
+        self.answer = message = identified(sound(after), self.ids, self.context)
         seen = unparsed_in(message)  # as hooks left it: they may have redacted or dropped it
         self.unparsed = {name: str(seen.get(name, "")) for name in unparsed}
-        return message, after.decision is Decision.STOP
+        self.stopped = after.decision is Decision.STOP
+        self.stage = "tools" if message.tool_calls and not self.stopped else "final"
+        if self.stage == "tools" and self.release is not None:
+            await self.release.before_tools(text_of(message.content))
+        return True
 
     def _request(self) -> ModelRequest:
         agent = self.agent
@@ -200,19 +236,43 @@ class Loop:
         return message
 
     async def _call_tools(self, at: Scope, message: AssistantMessage) -> None:
-        if self.release is not None:
-            await self.release.before_tools(text_of(message.content))
         known = {name: tool for name, tool in self.tools.items() if name in self.offered}
-        exchange = Exchange(
+        exchange = self.exchange = Exchange(
             message, known, at, self.emit, unparsed=self.unparsed, doom=lambda: self.doom
         )
+        exchange.take_up(self._left.handled)
+        left = False
         try:
             await exchange.run()
+        except AnswerLater:
+            left = True
+            raise
         finally:
-            self.messages += map(freeze, exchange.messages)
-            self.ids.update(call.id for call in message.tool_calls)
+            if not left:
+                self.messages += map(freeze, exchange.messages)
+                self.ids.update(call.id for call in message.tool_calls)
+                self.exchange = None
         self._check_doom()
         self._inject([*self.later, *exchange.inject])
+
+    def _memo(self) -> Memo:
+        """Tell where the loop is left, to be entered again there."""
+        return Memo(
+            iteration=self.at.context.iteration or 1,
+            stage=self.stage,
+            messages=[*self.messages],
+            system=self.system,
+            answer=self.answer,
+            stopped=self.stopped,
+            offered=sorted(filter(None, self.offered)),
+            later=self.later,
+            unparsed=self.unparsed,
+            handled=() if self.exchange is None else self.exchange.over,
+            sent="" if self.release is None else self.release.sent,
+            usage=self.usage,
+            mismatches=self.mismatches,
+            retries=self.at.budget.taken(),
+        )
 
     def _check_doom(self) -> None:
         """End the run if a hook failed beneath, also where that was swallowed on its way up."""

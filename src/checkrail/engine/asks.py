@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,8 @@ class Question:
     key: str = ""
     """The hook with its level, by a name that other processes know too."""
     on_timeout: str = "block"
+    inside: bool = False
+    """Whether it came up inside a tool or a hook, which cannot be left before it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,30 @@ class AnswerLater(BaseException):
     """Raised by a handler to leave the work until there is an answer; it is no error.
 
     The dispatch is given up. Whoever fired it fires it again, and the handler then knows more.
+    Work that can be entered again where it was left says in `memo` where that is. `told` is what
+    others may know of the question.
     """
+
+    memo: Any = None
+    told: Any = None
+
+
+_MIDWAY: ContextVar[bool] = ContextVar("checkrail_midway", default=False)
+
+
+def is_inside(d: Dispatch) -> bool:
+    """Say whether a dispatch is work of a tool or hook, which cannot be left before it is over."""
+    return d.nesting is not None or _MIDWAY.get()
+
+
+@contextmanager
+def midway() -> Iterator[None]:
+    """Do something that would be done twice if it were left before it is over, and begun again."""
+    token = _MIDWAY.set(True)
+    try:
+        yield
+    finally:
+        _MIDWAY.reset(token)
 
 
 async def settle_asks(d: Dispatch) -> None:
@@ -99,6 +126,7 @@ async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> tuple[Block | Fail | 
         ask.timeout,
         bound.key,
         ask.on_timeout,
+        inside=is_inside(d),
     )
     try:
         approval = await _answer(d, bound, question)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.chain import fire
@@ -27,16 +27,27 @@ Accepts = Callable[[str, Any], str | None]
 class Budget:
     """The retries of one run: so many for each hook, so many in all."""
 
-    __slots__ = ("limit", "spent", "used")
+    __slots__ = ("before", "limit", "spent", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self.spent: dict[Any, int] = {}
+        self.before: Mapping[str, int] = {}
+
+    def taken(self) -> dict[str, int]:
+        """Tell what is used up, by names that other processes know too."""
+        now = {f"{level.label}/{name}": spent for (level, name), spent in self.spent.items()}
+        return {**self.before, **now}
+
+    def take_up(self, taken: Mapping[str, int]) -> None:
+        """Go on with what the same run has used up before."""
+        self.before = taken
+        self.used = sum(taken.values())
 
     def charge(self, bound: Bound, answer: Retry) -> Retry | Fail:
         """Grant a retry, or say that they are used up."""
-        spent = self.spent.get(bound.identity, 0)
+        spent = self.spent.get(bound.identity, self.before.get(bound.key, 0))
         why = f" Its last reason: {answer.reason}" if answer.reason else ""
         if spent >= bound.spec.max_retries:
             reason = f"{bound.where} has used up its {spent} retries.{why}"

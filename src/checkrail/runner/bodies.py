@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from checkrail.engine.asks import AnswerLater
 from checkrail.engine.scope import Scope
 from checkrail.runner.projects import RunnerProject
 from checkrail.runs import jsons
-from checkrail.runs.agent_run import carried_out, failing
+from checkrail.runs.agent_run import PROCEDURAL, carried_out, failing
 from checkrail.runs.graph_run import GraphRun
 from checkrail.runs.graphs.execution import GraphOutcome
 from checkrail.runs.graphs.loading import Graphs
@@ -18,7 +19,7 @@ from checkrail.runs.hub import Hub
 from checkrail.runs.live import LiveRun
 from checkrail.runs.outcome import Outcome
 from checkrail.runs.parts import RunSettings, user_of
-from checkrail.runs.work import Work
+from checkrail.runs.work import MEMO, NOT_LEFT, Work, left_at
 
 Report = tuple[str, dict[str, Any]]
 """What came of a run: the route that it is reported by, and what is said there."""
@@ -54,23 +55,35 @@ class AgentBody:
     async def report(self) -> Report:
         """Carry it out."""
         live, row = self._live, self._live.row
-        held = Held(live.emit, self._claim["limits"]["events"]) if self._claim["holds"] else None
+        left = self._claim["left"] or NOT_LEFT
+        held = None
+        if self._claim["holds"] or left["events"]:
+            held = Held(live.emit, self._claim["limits"]["events"], left["events"])
+        agent = self._project.agent(row["agent_name"], self._claim["blueprint"])
+        live.desk.leaves = agent.kind != PROCEDURAL
+        self.usage |= left["usage"]
         given = row["parameters"] if row["parameters"] is not None else row["input"]
         work = Work(
             run_id=live.run_id,
             thread_id=live.thread_id,
             session_id=row["session_id"],
             attempt=live.attempt,
-            agent=self._project.agent(row["agent_name"], self._claim["blueprint"]),
+            agent=agent,
             parameters=given if given is not None else {},
             history=self._claim["history"],
             scope=self._scope,
             emit=live.emit if held is None else held.emit,
             user=user_of(row),
             context=row["scope"] or {},
+            memo=left[MEMO],
             used=self.usage,
         )
-        done = await carried_out(work, self._project.workshop)
+        try:
+            done = await carried_out(work, self._project.workshop)
+        except AnswerLater as later:
+            held_back = () if held is None else held.events
+            later.memo = left_at(later.memo, self.usage, held_back)
+            raise
         if (failed := failing(done)) is not None:
             return ended(failed)
         return "completed", {
@@ -92,6 +105,7 @@ class GraphBody(GraphRun):
         bench: Any = Bench(project.graphs, project.checkpointer, hub, claim["on_crash"])
         super().__init__(bench, live, scope)
         self._holds: bool = claim["holds"]
+        self._left_with = claim["left"]
         self._found: GraphOutcome | None = None
         self._kept: list[Any] = []
 
@@ -102,7 +116,7 @@ class GraphBody(GraphRun):
 
     async def report(self) -> Report:
         """Carry it out."""
-        outcome = await self.result()
+        outcome = await self.result(self._left_with)
         found = self._found
         if found is None:
             return ended(outcome)

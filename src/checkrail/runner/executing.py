@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from checkrail.engine.asks import AnswerLater
 from checkrail.runner.api import Api, Refused
 from checkrail.runner.bodies import AgentBody, GraphBody, Report, ended
 from checkrail.runner.hooks import PREFIX, RemoteHooks, ids_of
@@ -16,6 +17,10 @@ from checkrail.runner.telling import Telling
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.catalogue import GRAPH
 from checkrail.runs.live import EventLimitError, Limits, LiveRun
+from checkrail.runs.work import MEMO
+
+LEFT = "left"
+"""How a run is reported that waits for somebody to answer."""
 
 log = logging.getLogger("checkrail.runner")
 
@@ -98,10 +103,11 @@ class Execution:
         body = asyncio.get_running_loop().create_task(self._body())
         if live.stopped.done():
             body.cancel()  # before it begins
-        live.countdown.begin(live.row["timeout_seconds"])
+        left = self._claim["left"] or {}
+        live.countdown.begin(left.get("seconds_left", live.row["timeout_seconds"]))
         waits: set[asyncio.Future[Any]] = {body, live.stopped}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        live.countdown.end()
+        live.seconds_left = live.countdown.end()
         unwound = None if body.done() else await self._unwind(body)
         live.mute = True
         if not self._lost:
@@ -116,11 +122,15 @@ class Execution:
 
     async def _body(self) -> Report:
         live = self.live
-        scope = self.hooks.registry.scope(**ids_of(live.row))
+        live.desk = self.hooks
+        scope = self.hooks.registry.scope(**ids_of(live.row)).asking(self.hooks.desk)
         kind = GraphBody if self._claim["kind"] == GRAPH else AgentBody
         body = kind(self._project, self._claim, live, scope)
         try:
             return await body.report()
+        except AnswerLater as later:
+            left = later.memo
+            return LEFT, {"memo": left[MEMO], "held": left["events"]}
         finally:
             self._usage = dict(body.usage)
 
@@ -138,7 +148,8 @@ class Execution:
         if self._broken is not None:
             return ended(outcomes.failed(self._broken, "HookFailed"))
         if _answered(body) and ending != "rollback":
-            return self._with_names(body.result())
+            how, told = self._with_names(body.result())
+            return how, told | {"seconds_left": self.live.seconds_left} if how == LEFT else told
         if ending in ("interrupt", "rollback"):
             return "stopped", {"unwound": unwound is not False}
         if ending == "timeout":

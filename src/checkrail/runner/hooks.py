@@ -6,8 +6,9 @@ import asyncio
 import math
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
+from checkrail.engine.asks import AnswerLater, Question, is_inside
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import UNSET, Continue, Outcome
@@ -35,6 +36,8 @@ class RemoteHooks:
     def __init__(self, points: Mapping[str, str], ask: Ask, broken: Broken) -> None:
         self.registry = HookRegistry(max_retries=sys.maxsize)
         self.named: dict[str, str] = {}
+        self.leaves = False  # whether the body is one that can be entered again
+        self._approvals: dict[str, Mapping[str, Any]] = {}
         self._loop = asyncio.get_running_loop()
         self._ask = ask
         self._broken = broken
@@ -66,7 +69,10 @@ class RemoteHooks:
         return (await self._verdict(event)).outcome()
 
     async def _asked(self, event: Event[Any]) -> Outcome | None:
-        told = self._told[_key(event)] = await self._verdict(event)
+        told = await self._verdict(event)
+        if told.approval is not None:
+            return told.outcome()
+        self._told[_key(event)] = told
         return None if told.redacted is UNSET else Continue(told.redacted, redacted=True)
 
     def _changed(self, event: Event[Any]) -> Outcome | None:
@@ -76,6 +82,12 @@ class RemoteHooks:
     def _decided(self, event: Event[Any]) -> Outcome | None:
         return self._told.pop(_key(event)).outcome()
 
+    async def desk(self, question: Question) -> NoReturn:
+        """Leave the run: the server has put the question to somebody."""
+        later = AnswerLater(question.reason)
+        later.told = self._approvals.pop(question.reason)
+        raise later
+
     async def _verdict(self, event: Event[Any]) -> Told:
         if asyncio.get_running_loop() is self._loop:
             return await self._heard(event)
@@ -84,28 +96,30 @@ class RemoteHooks:
 
     async def _heard(self, event: Event[Any]) -> Told:
         try:
-            told = heard(event.point, await self._ask(_request(event)), event.value)
+            told = heard(event.point, await self._ask(self._request(event)), event.value)
         except (CheckrailError, ValueError, TypeError, KeyError) as error:
             self._broken(f"the hooks at {event.point} could not be asked: {error}")
             await self._loop.create_future()  # the run is stopped, and nothing of it goes on
             raise
         if told.hook is not None:
             self.named[told.reason] = told.hook
+        if told.approval is not None:
+            self._approvals[told.reason] = told.approval
         return told
+
+    def _request(self, event: Event[Any]) -> dict[str, Any]:
+        d = event._d  # noqa: SLF001 - only the engine knows the agents at work, and whose work it is
+        return {
+            "point": str(event.point),
+            "value": plain(event.value),
+            "ids": {name: getattr(event, name) for name in IDS if getattr(event, name) is not None},
+            "levels": [level.label for level in d.scope.levels if level.label],
+            "leaves": self.leaves and not is_inside(d),
+        }
 
 
 def _key(event: Event[Any]) -> int:
     return id(event._d)  # noqa: SLF001 - what tells one dispatch from another
-
-
-def _request(event: Event[Any]) -> dict[str, Any]:
-    scope = event._d.scope  # noqa: SLF001 - only the engine knows the agents at work
-    return {
-        "point": str(event.point),
-        "value": plain(event.value),
-        "ids": {name: getattr(event, name) for name in IDS if getattr(event, name) is not None},
-        "levels": [level.label for level in scope.levels if level.label],
-    }
 
 
 def ids_of(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from checkrail.engine.asks import AnswerLater
 from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision
 from checkrail.engine.scope import Scope
@@ -17,7 +18,7 @@ from checkrail.runs.holding import Emit, Held, rules_on_result
 from checkrail.runs.live import LiveRun
 from checkrail.runs.outcome import Outcome
 from checkrail.runs.parts import Parts, user_of
-from checkrail.runs.work import Done, Message, Work
+from checkrail.runs.work import MEMO, NOT_LEFT, Done, Message, Work, left_at
 from checkrail.runs.workshop import Workshop
 from checkrail.store import threads
 
@@ -35,17 +36,27 @@ class AgentRun:
         self._used: Mapping[str, Any] = {}
         live.body = self
 
-    async def result(self) -> Outcome:
-        """Carry out the body, and ask the hooks about what came of it."""
+    async def result(self, kept: Mapping[str, Any] | None = None) -> Outcome:
+        """Carry out the body, and ask the hooks about what came of it.
+
+        A body that was left is entered again with what was `kept` of it.
+        """
         agent = self._parts.catalogue.runnable(self._live.row["agent_name"])
+        left = kept or NOT_LEFT
+        self._live.desk.leaves = agent.config.kind != PROCEDURAL
         held = None
-        if rules_on_result(self._scope):
-            held = Held(self._live.emit, self._parts.settings.limits.events)
+        if left["events"] or rules_on_result(self._scope):
+            held = Held(self._live.emit, self._parts.settings.limits.events, left["events"])
             self._emit = held.emit
-        work = await self._work(agent)
+        work = await self._work(agent, left)
         self._used = work.used
-        with tools.offered(self._parts, self._live.row):
-            done = await carried_out(work, self._parts.workshop)
+        try:
+            with tools.offered(self._parts, self._live.row):
+                done = await carried_out(work, self._parts.workshop)
+        except AnswerLater as later:
+            held_back = () if held is None else held.events
+            later.memo = left_at(later.memo, work.used, held_back)
+            raise
         self._used = done.usage or work.used
         return await self.ruled(agent, done, held)
 
@@ -59,7 +70,7 @@ class AgentRun:
             held.release()
         return await self.ruled(agent, done, held)
 
-    async def _work(self, agent: Entry) -> Work:
+    async def _work(self, agent: Entry, left: Mapping[str, Any]) -> Work:
         live, row = self._live, self._live.row
         given = row["parameters"] if row["parameters"] is not None else row["input"]
         return Work(
@@ -74,6 +85,8 @@ class AgentRun:
             emit=self._emit,
             user=user_of(row),
             context=row["scope"] or {},
+            memo=left[MEMO],
+            used=dict(left["usage"]),
         )
 
     async def ruled(self, agent: Entry, done: Done, held: Held | None) -> Outcome:

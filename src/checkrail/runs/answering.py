@@ -10,16 +10,13 @@ from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.outcomes import UNSET
 from checkrail.engine.points import HookPoint
 from checkrail.runs import jsons
-from checkrail.runs.approving import APPROVAL, awake, edited, event_of
+from checkrail.runs.approving import APPROVAL, LEFT_AT, awake, edited, event_of
 from checkrail.runs.ending import lock_thread
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
 from checkrail.runs.parts import RESUMED, Parts
 from checkrail.store import approvals, events, runs
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row
-
-LEFT_AT = (HookPoint.ON_RUN_START, HookPoint.ON_RESULT)
-"""Points at which a run that asks is left until there is an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +128,11 @@ def _go_on(tx: Tx, row: Row, run: Row, now: float) -> None:
     """Wake whoever waits for an answer: a process that works on the run, or any for one left."""
     approvals.note(tx, "approval_answered", row)
     tx.tell(APPROVAL, row["approval_id"])
-    if run["phase"] != "waiting" or row["point"] not in LEFT_AT:
+    if run["phase"] != "waiting":
         return
     event = event_of(row, run["last_seq"] + 1)
     events.add(tx, [events.row_of(run["run_id"], run["thread_id"], [event])])
-    changed = awake(has_result=run["kept"] is not None, now=now)
-    runs.change(tx, run["run_id"], last_seq=event.seq, **changed)
+    runs.change(tx, run["run_id"], last_seq=event.seq, **awake(run["kept"], now))
     tx.tell("run", run["run_id"])
     tx.tell("thread", run["thread_id"])
     tx.tell("work", "")

@@ -24,6 +24,7 @@ from checkrail.runs import jsons
 from checkrail.runs.hub import Bell
 from checkrail.runs.live import LiveRun
 from checkrail.runs.parts import Parts
+from checkrail.runs.work import MEMO
 from checkrail.store import approvals, events, records, runs
 from checkrail.store.database import Reads, Tx
 from checkrail.store.events import RunEvent
@@ -31,6 +32,9 @@ from checkrail.store.rows import Row
 
 APPROVAL = "approval"
 """The event that tells of a question, and the topic under which waiters hear of its answer."""
+
+LEFT_AT = (HookPoint.ON_RUN_START, HookPoint.ON_RESULT)
+"""The points around a body, each of which asks about one value at a time."""
 
 _LOOK_EVERY = 5.0  # seconds: behind the bell, in case a word was lost
 
@@ -42,13 +46,13 @@ Left = Literal["waiting", "interrupt", "rollback", "lost"]
 
 
 class Leaving(AnswerLater):
-    """A run is left until somebody has answered; what to keep of it meanwhile."""
+    """A run is left until somebody has answered; `memo` is what to keep of it meanwhile."""
 
-    def __init__(self, row: Row, *, is_new: bool, keep: Keep | None) -> None:
+    def __init__(self, row: Row, *, is_new: bool) -> None:
         super().__init__(row["approval_id"])
         self.row = row
         self.is_new = is_new
-        self.keep = keep
+        self.told = told(row)
 
 
 class Withdrawn(CheckrailError):
@@ -91,20 +95,28 @@ class LeavingDesk(Desk):
         asked = row_of(self._live.row, question)
         found = await self._found(asked)
         if found is None or found["status"] == "open":
-            raise Leaving(found or asked, is_new=found is None, keep=self._keep)
+            left = Leaving(found or asked, is_new=found is None)
+            left.memo = None if self._keep is None else self._keep()
+            self._live.leaving.append(left)
+            raise left
         self._live.answers.append(found)
         return _answer(found, question)
 
 
-class WaitingDesk(Desk):
-    """Waits for each answer where it was asked for: the run keeps its task and its lease."""
+class BodyDesk(Desk):
+    """Where the body of a run asks. One that can be entered again `leaves`, and is left.
+
+    Elsewhere, and inside of tools and hooks, each answer is waited for where it was asked for: the
+    run keeps its task and its lease.
+    """
 
     def __init__(self, parts: Parts, live: LiveRun) -> None:
         super().__init__(parts, live)
+        self.leaves = False
         self._mine: set[str] = set()  # two calls that are alike need an answer each
 
     async def __call__(self, question: Question) -> Approval:
-        """Put a question, and wait until somebody has answered it, or its time is over."""
+        """Put a question, and give what was answered, or raise that the run is to be left."""
         loop = self._parts.hub.loop
         if asyncio.get_running_loop() is loop:
             return await self._ask(question)
@@ -116,12 +128,18 @@ class WaitingDesk(Desk):
         found = await self._found(asked, self._mine)
         approval_id = (found or asked)["approval_id"]
         self._mine.add(approval_id)
+        is_open = found is None or found["status"] == "open"
+        if is_open and self.leaves and not question.inside:
+            left = Leaving(found or asked, is_new=found is None)
+            self._live.leaving.append(left)
+            raise left
         if found is None:
-            await self._parts.database.write(lambda tx: _open(tx, asked))
+            await put(self._parts, asked)
             self._live.emit(APPROVAL, (), told(asked))
         with self._live.countdown.paused():
             row = await self._answered(approval_id)
-        self._live.emit(APPROVAL, (), told(row))
+        if is_open:  # else it was told when it was answered
+            self._live.emit(APPROVAL, (), told(row))
         now = time.time()
         if not await self._parts.database.write(
             lambda tx: approvals.use(tx, [row["approval_id"]], now)
@@ -210,24 +228,27 @@ def _open(tx: Tx, row: Row) -> None:
         tx.tell("clock", "")
 
 
-async def leave(parts: Parts, live: LiveRun, left: Leaving) -> Left:
-    """Leave a run to its rows: question, result and events are kept as it is given up."""
+async def leave(parts: Parts, live: LiveRun, memo: Mapping[str, Any] | None) -> Left:
+    """Leave a run to its rows: questions, result and events are kept as it is given up."""
     live.mute = True
     pending = await parts.log.taken(live)
-    opened = [event_of(left.row, live.seq + 1)] if left.is_new else []
+    asked = [left.row for left in live.leaving]
+    new = [left.row for left in live.leaving if left.is_new]
+    opened = [event_of(row, live.seq + number) for number, row in enumerate(new, 1)]
     kept = [*pending, *opened]
     written = parts.log.taken_records(live.run_id)
-    result = None if left.keep is None else jsons.dumps(left.keep())
-    point = left.row["point"]
+    result = None if memo is None else {**memo, "seconds_left": live.seconds_left}
+    data = None if result is None else jsons.dumps(result)
+    points = {row["point"] for row in asked}
     # What was answered at this point is asked for again when the run goes on.
-    used = [row["approval_id"] for row in live.answers if row["point"] != point]
+    used = [row["approval_id"] for row in live.answers if row["point"] not in points]
     now = time.time()
 
     def wait(tx: Tx) -> Left:
         changed = {
             "phase": "waiting",
             "worker_id": None,
-            "kept": result,
+            "kept": data,
             "last_seq": kept[-1].seq if kept else live.seq,
             "updated_at": now,
         }
@@ -238,11 +259,13 @@ async def leave(parts: Parts, live: LiveRun, left: Leaving) -> Left:
             events.add(tx, [events.row_of(live.run_id, live.thread_id, kept)])
         records.add(tx, written)
         approvals.use(tx, used, now)
-        if left.is_new:
-            approvals.void_others(tx, left.row)
-            _open(tx, left.row)
-        elif _is_answered(tx, left.row):  # just now: nobody saw that the run would wait for it
-            runs.change(tx, live.run_id, **awake(has_result=left.keep is not None, now=now))
+        for row in new:
+            if row["point"] in LEFT_AT:
+                approvals.void_others(tx, row)
+            _open(tx, row)
+        # One that is answered by now: nobody saw that the run would wait for it.
+        if any(_is_answered(tx, row) for row in asked if row not in new):
+            runs.change(tx, live.run_id, **awake(result, now))
             tx.tell("work", "")
         tx.tell("run", live.run_id)
         tx.tell("thread", live.thread_id)
@@ -275,7 +298,15 @@ def _is_answered(tx: Tx, row: Row) -> bool:
     return found is None or found["status"] != "open"
 
 
-def awake(*, has_result: bool, now: float) -> dict[str, Any]:
-    """Give what changes of a run that waited and can go on: a server asks its hooks again."""
-    phase = "running" if has_result else "starting"
-    return {"phase": phase, "worker_id": None, "updated_at": now}
+async def put(parts: Parts, row: Row) -> None:
+    """Put a question to whoever can answer it."""
+    await parts.database.write(lambda tx: _open(tx, row))
+
+
+def awake(kept: Mapping[str, Any] | None, now: float) -> dict[str, Any]:
+    """Give what changes of a run that waited and can go on.
+
+    A server asks its hooks again; a body that was left is for whoever can carry it out.
+    """
+    phase = "starting" if kept is None else "ready" if MEMO in kept else "running"
+    return {"phase": phase, "worker_id": None, "ready_at": now, "updated_at": now}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from checkrail.runs import outcome as outcomes
-from checkrail.runs.approving import awake
 from checkrail.runs.ending import end_unheld, lock_thread
 from checkrail.runs.errors import ConflictError, NotFoundError
 from checkrail.runs.parts import Parts
@@ -65,7 +64,7 @@ class Canceller:
             tx.tell("cancel", f"{row['run_id']}:{action}")
         elif rolls_back and row["attempt"]:
             if row["phase"] == "waiting":
-                runs.change(tx, row["run_id"], **awake(has_result=True, now=time.time()))
+                runs.change(tx, row["run_id"], phase="running", updated_at=time.time())
             tx.tell("work", "")  # whoever takes it has to remove what it left
         else:
             ended = outcomes.cancelled(rolled_back=rolls_back)

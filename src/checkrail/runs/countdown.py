@@ -22,10 +22,11 @@ class Countdown:
         self._left = seconds
         self._go()
 
-    def end(self) -> None:
-        """Count no more."""
+    def end(self) -> float | None:
+        """Count no more, and give the seconds that are left."""
         self._halt()
-        self._left = None
+        left, self._left = self._left, None
+        return left
 
     @contextmanager
     def paused(self) -> Iterator[None]:

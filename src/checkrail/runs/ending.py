@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -107,6 +108,8 @@ def _webhook(row: Mapping[str, Any], outcome: Outcome, now: float) -> dict[str, 
 def end_unheld(tx: Tx, parts: Parts, row: Row, outcome: Outcome, **fence: Any) -> bool:
     """End a run that nobody works on; False: somebody got there first."""
     lock_thread(tx, row)
+    if used := (row["kept"] or {}).get("usage"):
+        outcome = dataclasses.replace(outcome, usage=used)
     closing = closing_events(outcome, row["last_seq"])
     changed = _ended(outcome, closing[-1].seq)
     if not row["temporary"] and row["phase"] not in SLOT:  # it never began, but its end is told

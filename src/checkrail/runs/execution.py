@@ -15,7 +15,7 @@ from checkrail.engine.scope import Scope
 from checkrail.runs import approving, jsons
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.agent_run import AgentRun
-from checkrail.runs.approving import Leaving, WaitingDesk
+from checkrail.runs.approving import BodyDesk, Leaving
 from checkrail.runs.catalogue import GRAPH
 from checkrail.runs.ending import Finisher
 from checkrail.runs.graph_run import GraphRun
@@ -24,6 +24,7 @@ from checkrail.runs.outcome import Outcome
 from checkrail.runs.outside import leases, reports
 from checkrail.runs.parts import Parts
 from checkrail.runs.requests import subject, with_subject
+from checkrail.runs.work import MEMO
 from checkrail.store import approvals, runs
 from checkrail.store.rows import Row
 
@@ -51,16 +52,17 @@ class Executor:
         if live.stopped.done():
             body.cancel()  # before it begins
         waits: list[asyncio.Future[Any]] = [body, live.stopped]
-        live.countdown.begin(live.row["timeout_seconds"])
+        kept = live.row["kept"] or {}
+        live.countdown.begin(kept.get("seconds_left", live.row["timeout_seconds"]))
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        live.countdown.end()
+        live.seconds_left = live.countdown.end()
         unwound = None
         if not body.done():
             live.stop("timeout")
             unwound = await self._unwind(body, live)
         if live.ending in (None, "handover") and (left := _leaving(body)) is not None:
             live.ending = None
-            came = await approving.leave(self._parts, live, left)
+            came = await approving.leave(self._parts, live, left.memo)
             if came == "waiting":
                 live.left = True
                 return None
@@ -116,9 +118,13 @@ class Executor:
         await self._parts.known(live.row["agent_name"])
         if live.row["kept"] is None:
             live.emit("metadata", (), {"run_id": live.run_id, "attempt": live.attempt})
-        scope = self._parts.scope(live.row).asking(WaitingDesk(self._parts, live))
+        live.desk = BodyDesk(self._parts, live)
+        scope = self._parts.scope(live.row).asking(live.desk)
         try:
             if (kept := live.row["kept"]) is not None:
+                if MEMO in kept:
+                    await self._enter(live)
+                    return await self._made(live, scope).result(kept)
                 return await self._again(live, scope, kept)
             if live.row["phase"] == "starting":
                 ended = await self._start(live, scope)
@@ -127,6 +133,17 @@ class Executor:
             return await self._made(live, scope).result()
         except Leaving as left:
             return left
+
+    async def _enter(self, live: LiveRun) -> None:
+        """Enter a body again: from now on it is one that is executed, like any other."""
+
+        def begin(tx: Any) -> bool:
+            mine = live.run_id, self._parts.worker_id, live.attempt
+            return runs.change_owned(tx, *mine, kept=None)
+
+        if not await self._parts.database.write(begin):
+            live.stop("lost")
+            raise asyncio.CancelledError
 
     async def _again(self, live: LiveRun, scope: Scope, kept: Any) -> Outcome:
         """Ask the hooks about a result that is there: again, or for a runner that reported it."""

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from checkrail.adapters.langchain import Guard
+from checkrail.adapters.langchain import Guard, Journal
+from checkrail.engine.errors import CheckrailError
 from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision
 from checkrail.engine.scope import Scope
@@ -22,6 +23,7 @@ from checkrail.runs.live import LiveRun
 from checkrail.runs.outcome import Outcome
 from checkrail.runs.parts import Parts, user_of
 from checkrail.runs.withholding import withheld
+from checkrail.runs.work import MEMO, NOT_LEFT, left_at
 
 _NOT_ASKED = "UnknownInterruptError"  # LangGraph's word for an answer to a question nobody asked
 
@@ -29,6 +31,16 @@ PROTOCOL_MODES = frozenset(
     {"values", "updates", "messages", "custom", "tasks", "checkpoints", "tools"}
 )
 """What a graph streams for a client of the event protocol, which may ask for any of it."""
+
+
+class SwallowedError(CheckrailError):
+    """A question never left the node in which it came up."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a hook asked somebody about a call, and the node that made it caught the interrupt: "
+            "let exceptions of the kind GraphBubbleUp pass there"
+        )
 
 
 class GraphRun:
@@ -50,21 +62,26 @@ class GraphRun:
             self._subgraphs = True
         live.body = self
 
-    async def result(self) -> Outcome:
-        """Run the graph and ask the hooks about what came of it."""
+    async def result(self, kept: Mapping[str, Any] | None = None) -> Outcome:
+        """Run the graph and ask the hooks about what came of it.
+
+        A run that was left goes on where its graph stands, with what was `kept` of it.
+        """
         row, guard = self._live.row, self._guard
+        left = kept or NOT_LEFT
         held = None
-        if self._rules():
-            held = Held(self._live.emit, self._parts.settings.limits.events)
+        if left["events"] or self._rules():
+            held = Held(self._live.emit, self._parts.settings.limits.events, left["events"])
             self._emit = held.emit
         config = row["kwargs"].get("config") or {}
         context = row["kwargs"].get("context")
         async with self._parts.graphs.open(
             row["agent_name"], config, user_of(row), context=context
         ) as graph:
+            self._may_be_left(graph, left)
             try:
                 with guard.active():
-                    request = await self._request(steps=held is not None)
+                    request = await self._request(steps=held is not None, again=kept is not None)
                     found = await execute(graph, request, self._emit)
             except Exception:
                 if guard.ended is None:
@@ -72,8 +89,36 @@ class GraphRun:
                 found = None
             if guard.ended is not None:
                 return await self._ended_by_hook(graph, held)
+            if guard.left is not None:
+                await self._leave(found, held)
             assert found is not None  # noqa: S101 - told by the type checker's own lights
             return await self._ruled(graph, found, held)
+
+    def _may_be_left(self, graph: Any, left: Mapping[str, Any]) -> None:
+        """Have a graph that keeps its steps left where hooks ask somebody about a call in it."""
+        desk, memo = self._live.desk, left[MEMO]
+        if not graph.checkpointer or self._live.row["kwargs"].get("durability") == "exit":
+            return
+        desk.leaves = True
+
+        def hold() -> None:
+            desk.leaves = False
+
+        self._guard.journal = Journal(() if memo is None else memo["calls"], hold)
+        self._guard.used.by_model |= left["usage"]
+        if memo is not None:
+            self._guard.take_up(memo)
+
+    async def _leave(self, found: GraphOutcome | None, held: Held | None) -> None:
+        """Leave the run where its graph stands, which waits for what somebody answers."""
+        guard, left = self._guard, self._guard.left
+        await guard.quiet()
+        waiting = {} if found is None else found.waiting
+        if not waiting or left is None:
+            raise SwallowedError
+        held_back = () if held is None else held.events
+        left.memo = left_at(guard.memo(waiting.keys()), guard.usage, held_back)
+        raise left
 
     async def again(self, kept: Mapping[str, Any]) -> Outcome:
         """Ask the hooks again about what the graph came to, as it was kept meanwhile."""
@@ -89,11 +134,11 @@ class GraphRun:
             found = GraphOutcome(kept["output"], **kept.get("graph", {}))
             return await self._ruled(graph, found, held)
 
-    async def _request(self, *, steps: bool) -> GraphRequest:
+    async def _request(self, *, steps: bool, again: bool) -> GraphRequest:
         live, row = self._live, self._live.row
         kwargs = row["kwargs"]
         given = row["parameters"] if row["parameters"] is not None else row["input"]
-        restart = live.attempt > 1 and self._policy() == "restart"
+        restart = live.attempt > 1 and not again and self._policy() == "restart"
         if restart:
             saver = self._parts.checkpointer
             await thread_rows.delete_run(saver, live.thread_id, live.run_id)

@@ -88,6 +88,9 @@ class LiveRun:
         self.passes = False  # to somebody else, once its start hooks have agreed
         self.asked = False  # people, in this attempt
         self.left = False  # it waits for one of them, and nobody holds it
+        self.desk: Any = None  # where its body asks them
+        self.leaving: list[Any] = []  # what they are asked, for which it is left
+        self.seconds_left: float | None = None
         self.answers: list[Row] = []  # of theirs, used up as soon as the run goes on
         self._limits = limits
         self._dirty = dirty

@@ -12,6 +12,7 @@ from checkrail.runs.delivering import later
 from checkrail.runs.ending import end_unheld, lock_thread
 from checkrail.runs.outcome import Outcome
 from checkrail.runs.parts import Parts
+from checkrail.runs.work import GIVEN, MEMO
 from checkrail.store import deliveries, events, records, runs, workers
 from checkrail.store.database import Tx
 from checkrail.store.rows import Row
@@ -64,10 +65,12 @@ def give_up(tx: Tx, parts: Parts, row: Row, *, lost: bool) -> None:
 
 def _make_ready(tx: Tx, row: Row, fence: dict[str, Any]) -> bool:
     """Let others take a run; False: somebody else has it already."""
+    kept = {"kept": None} if _was_entered(row) else {}
     changed = runs.change_if(
         tx,
         row["run_id"],
         fence,
+        **kept,
         worker_id=None,
         status="pending" if row["kept"] is None else "running",
         phase=_phase_again(row),
@@ -83,9 +86,14 @@ def _make_ready(tx: Tx, row: Row, fence: dict[str, Any]) -> bool:
 
 def _phase_again(row: Row) -> str:
     """Say where a run goes on: with a result that is kept, only hooks are left to be asked."""
-    if row["kept"] is not None:
+    if row["kept"] is not None and MEMO not in row["kept"]:
         return "running"
     return "starting" if row["phase"] == "starting" else "ready"
+
+
+def _was_entered(row: Row) -> bool:
+    """Say whether a body that was left may have been entered again."""
+    return row["kept"] is not None and GIVEN in row["kept"]
 
 
 def _ends(parts: Parts, row: Row) -> Outcome | None:
@@ -97,7 +105,7 @@ def _ends(parts: Parts, row: Row) -> Outcome | None:
     if row["lost"] >= parts.settings.most_lost:
         times = f"lost its worker {row['lost']} times"
         return outcomes.failed(f"the run {times} and is not tried again", "WorkerLost")
-    repeats = row["phase"] != "starting" and row["kept"] is None
+    repeats = row["phase"] != "starting" and (row["kept"] is None or _was_entered(row))
     if repeats and parts.on_crash(row["agent_name"]) == "fail":
         why = "its worker went away while it ran, and its agent says on_crash: fail"
         return outcomes.failed(f"the run was cut off: {why}", "WorkerLost")

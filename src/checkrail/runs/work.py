@@ -15,6 +15,22 @@ Emit = Callable[[str, tuple[str, ...], Any], None]
 Message = Mapping[str, Any]
 
 
+MEMO = "memo"
+"""Where a body was left, in what is kept of a run; without it, its result is kept."""
+
+GIVEN = "given"
+"""Says that a runner was given what is kept of a body: it may have been entered again by now."""
+
+
+def left_at(memo: Any, usage: Mapping[str, Any], held: Sequence[Any]) -> dict[str, Any]:
+    """Give what is kept of a body that is left: where, what it used, and events not told yet."""
+    return {MEMO: memo, "usage": dict(usage), "events": [*held]}
+
+
+NOT_LEFT: Mapping[str, Any] = left_at(None, {}, ())
+"""What was kept of a body that begins."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """A run, ready to be executed: its start hooks have agreed."""
@@ -31,6 +47,8 @@ class Work:
     user: User | None = None
     context: Mapping[str, Any] = field(default_factory=dict)
     """The run's `scope`: for tools and programs, never shown to a model."""
+    memo: Mapping[str, Any] | None = None
+    """Where its body was left, if it is entered again."""
     used: dict[str, Any] = field(default_factory=dict)
     """What its models have used so far, by their names: known at any time, however it ends."""
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from checkrail.runs.outside.points import Reached
+from checkrail.runs.work import left_at
 from checkrail.server.fields import Name
 from checkrail.store.events import RunEvent
 
@@ -104,10 +105,11 @@ class Point(Leased):
     value: Any = None
     ids: dict[str, Any] = {}
     levels: list[Name] = []
+    leaves: bool = False
 
     def reached(self) -> Reached:
         """Give the point."""
-        return Reached(self.point, self.value, self.ids, self.levels)
+        return Reached(self.point, self.value, self.ids, self.levels, self.leaves)
 
 
 class Graph(Body):
@@ -136,6 +138,19 @@ class Completed(Leased):
             "events": self.held,
         }
         return kept if self.graph is None else kept | {"graph": self.graph.model_dump()}
+
+
+class Left(Leased):
+    """A run that is left until somebody has answered: where, and what to take up again there."""
+
+    memo: dict[str, Any]
+    usage: dict[str, Any] = {}
+    held: list[Waiting] = []
+    seconds_left: float | None = None
+
+    def kept(self) -> dict[str, Any]:
+        """Give what is kept of it until it is entered again."""
+        return {**left_at(self.memo, self.usage, self.held), "seconds_left": self.seconds_left}
 
 
 class Failed(Leased):

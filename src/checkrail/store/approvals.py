@@ -40,6 +40,12 @@ def of_run(reads: Reads, run_id: str) -> list[Row]:
     return all_of(reads, query.order_by(approvals.c.created_at, approvals.c.approval_id))
 
 
+def answered(reads: Reads, run_id: str) -> list[Row]:
+    """Give the questions of a run that somebody has answered, or that are expired."""
+    query = select(approvals).where(approvals.c.run_id == run_id, approvals.c.status.in_(ANSWERED))
+    return all_of(reads, query)
+
+
 def find(reads: Reads, asked: Mapping[str, Any], but: Collection[str] = ()) -> Row | None:
     """Find what the same hook has asked of this very value before, if it is not used up."""
     query = (

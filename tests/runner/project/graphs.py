@@ -54,3 +54,16 @@ def _made(last):
 counted = _made(second)
 broken = _made(breaks)
 looking = _made(looks)
+
+
+@tool
+def pay(sum: int) -> str:
+    """Pay a sum."""
+    return f"{sum} paid by {os.getpid()}"
+
+
+def pays(state: State) -> State:
+    return {"steps": [str(look.invoke({"place": "till"})), str(pay.invoke({"sum": 5}))]}
+
+
+paying = _made(pays)

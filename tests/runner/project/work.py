@@ -37,6 +37,13 @@ async def blocks(parameters, context):
     return context.attempt
 
 
+async def hang() -> str:
+    """Say that it began, and never end."""
+    note(os.environ["HANG_FILE"], "began")
+    await asyncio.Event().wait()
+    return "never"
+
+
 def look(place: str) -> str:
     """Look into a place."""
     return f"{place} is empty, says {os.getpid()}"

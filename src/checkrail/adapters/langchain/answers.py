@@ -43,6 +43,15 @@ class Whole:
         """Give back what came, as the caller expects it."""
         return pieces[0]
 
+    def kept(self, given: Any) -> Any:
+        """Give what was given back in a form that can be kept."""
+        return [[_kept(one) for one in given.generations], given.llm_output]
+
+    def again(self, kept: Any) -> Any:
+        """Give back what was kept."""
+        generations = [ChatGeneration(message=m, generation_info=info) for m, info in kept[0]]
+        return ChatResult(generations=generations, llm_output=kept[1])
+
     def changed(self, pieces: list[Any], made: Mapping[int, AIMessage]) -> Any:
         """Give back what came with some answers written anew."""
         (result,) = pieces or [ChatResult(generations=[ChatGeneration(message=made[0])])]
@@ -72,6 +81,14 @@ class Chunks:
         """Give back what came."""
         return pieces
 
+    def kept(self, given: Any) -> Any:
+        """Give what was given back in a form that can be kept."""
+        return [_kept(piece) for piece in given]
+
+    def again(self, kept: Any) -> Any:
+        """Give back what was kept."""
+        return [ChatGenerationChunk(message=m, generation_info=info) for m, info in kept]
+
     def changed(self, pieces: list[Any], made: Mapping[int, AIMessage]) -> Any:
         """Give the answer as one chunk."""
         return [ChatGenerationChunk(message=_chunk(made[0]))] if 0 in made else pieces
@@ -98,6 +115,14 @@ class Events:
         """Give back what came."""
         return pieces
 
+    def kept(self, given: Any) -> Any:
+        """Give what was given back in a form that can be kept."""
+        return [*given]
+
+    def again(self, kept: Any) -> Any:
+        """Give back what was kept."""
+        return kept
+
     def changed(self, pieces: list[Any], made: Mapping[int, AIMessage]) -> Any:
         """Give the answer as events of its own."""
         from langchain_core.language_models._compat_bridge import message_to_events
@@ -111,10 +136,20 @@ class Events:
 Form = Whole | Chunks | Events
 
 
+def pieces_of(form: Form, given: Any) -> list[Any]:
+    """Give what was given back as the pieces in which it came."""
+    return [given] if isinstance(form, Whole) else [*given]
+
+
 def _cut_off(events: list[Any]) -> AIMessage:
     """Give what is known of an answer that has not come to its end: what it has used."""
     used = [event["usage"] for event in events if event.get("usage")]
     return AIMessage("", usage_metadata=used[-1] if used else None)
+
+
+def _kept(one: Any) -> list[Any]:
+    """Give a generation without its class, which nobody could read again."""
+    return [one.message, one.generation_info]
 
 
 def _told(one: Any) -> Any:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from checkrail.engine.asks import midway
+
 if TYPE_CHECKING:
     from checkrail.adapters.langchain.guard import Guard
 
@@ -81,6 +83,7 @@ def inside(frame: ModelFrame | ToolFrame) -> Iterator[None]:
     place: ContextVar[Any] = MODEL if isinstance(frame, ModelFrame) else TOOL
     token = place.set(frame)
     try:
-        yield
+        with midway():
+            yield
     finally:
         place.reset(token)

@@ -5,17 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from langgraph.errors import GraphInterrupt
+from langgraph.types import Interrupt
 
 from checkrail.adapters.langchain.bridge import Bridge
 from checkrail.adapters.langchain.endings import Ended, RunEnded
 from checkrail.adapters.langchain.frames import ACTIVE
-from checkrail.adapters.langchain.lanes import Seen
+from checkrail.adapters.langchain.journal import Journal
+from checkrail.adapters.langchain.lanes import Seen, transforms
 from checkrail.adapters.langchain.usage import Usage
+from checkrail.engine.asks import AnswerLater
+from checkrail.engine.frozen import thaw
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import ToolCall, digest
+
+if TYPE_CHECKING:
+    from checkrail.adapters.langchain.steps import Course
 
 log = logging.getLogger("checkrail.langchain")
 
@@ -27,20 +36,29 @@ class Guard:
 
     `on_tool` is told of each tool as it starts and ends, with values as hooks have left them.
     `usage` is what the run's models have used, `ended` the verdict that ended it, if one did:
-    that decides, whatever the graph has made of it.
+    that decides, whatever the graph has made of it. A run that can be left for a person to answer
+    has a `journal`; `left` says that it is to be, by an interrupt of its graph.
     """
 
     def __init__(
-        self, scope: Scope, *, on_tool: Callable[[dict[str, Any]], None] | None = None
+        self,
+        scope: Scope,
+        *,
+        on_tool: Callable[[dict[str, Any]], None] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.scope = scope
         self.on_tool = on_tool
+        self.journal = journal
         self.ended: Ended | None = None
+        self.left: AnswerLater | None = None
         self.bridge = Bridge()
         self.used = Usage()
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str], Seen] = {}
         self._injected: dict[str, list[Message]] = {}
+        self._under_way: set[Course] = set()
+        self._silence: asyncio.Event | None = None
 
     @property
     def usage(self) -> dict[str, dict[str, Any]]:
@@ -72,6 +90,50 @@ class Guard:
         with self._lock:
             self.ended = self.ended or ended
         return RunEnded(self.ended)
+
+    def leave(self, later: AnswerLater) -> GraphInterrupt:
+        """Note that somebody has to be asked first, and give what ends the node until then."""
+        with self._lock:
+            self.left = self.left or later
+        return GraphInterrupt((Interrupt(later.told, id=str(later)),))
+
+    def begin(self, course: Course) -> None:
+        """Note that a call is under way."""
+        with self._lock:
+            self._under_way.add(course)
+
+    def end_of(self, course: Course) -> None:
+        """Note that a call is over."""
+        with self._lock:
+            self._under_way.discard(course)
+            last = not self._under_way and self._silence is not None
+        if last and self.bridge.loop is not None and self._silence is not None:
+            self.bridge.loop.call_soon_threadsafe(self._silence.set)
+
+    async def quiet(self) -> None:
+        """Wait for calls that go on although their node is over: what they do is done."""
+        with self._lock:
+            self._silence = asyncio.Event()
+            if not self._under_way:
+                return
+        await self._silence.wait()
+
+    def memo(self, tasks: Collection[str]) -> dict[str, Any]:
+        """Tell what a run that is left has to know when these tasks of its graph run again."""
+        plain_ones = [key for key, seen in self._seen.items() if seen.is_plain]
+        return {
+            "calls": [] if self.journal is None else self.journal.keep(tasks),
+            "seen": [[*key] for key in plain_ones],
+            "injected": {name: thaw(said) for name, said in self._injected.items()},
+            "retries": self.scope.budget.taken(),
+        }
+
+    def take_up(self, memo: Mapping[str, Any]) -> None:
+        """Go on with what a run knew when it was left."""
+        hooks = transforms(self.scope)
+        self._seen = {(name, what): Seen(hooks, None) for name, what in memo["seen"]}
+        self._injected = {name: [*said] for name, said in memo["injected"].items()}
+        self.scope.budget.take_up(memo["retries"])
 
     def remember(self, call: ToolCall, seen: Seen) -> None:
         """Keep what was said of a tool call until it is made; it may be made more than once."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
-from checkrail.engine.binding import SYNC, Bound, Entry
-from checkrail.engine.matchers import matcher
+from checkrail.engine.acting import acting
+from checkrail.engine.binding import SYNC, Entry
 from checkrail.engine.plan import Chain
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.scope import Scope
 from checkrail.engine.verdict import Verdict
 
 AT = HookPoint.BEFORE_TOOL_CALL
-FIXED = ("agents", "users", "channels", "tags")
-"""The matchers that are settled before a model answers."""
 
 
 class Half(Scope):
@@ -39,9 +35,15 @@ class Seen:
 
     __slots__ = ("hooks", "verdict")
 
-    def __init__(self, hooks: tuple[Entry, ...], verdict: Verdict) -> None:
+    def __init__(self, hooks: tuple[Entry, ...], verdict: Verdict | None) -> None:
         self.hooks = hooks
         self.verdict = verdict
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether they just let it go on."""
+        ruling = getattr(getattr(self.verdict, "_d", None), "ruling", None)
+        return ruling is None or ruling.transform is None
 
 
 def transforms(scope: Scope) -> tuple[Entry, ...]:
@@ -73,9 +75,9 @@ def _said(seen: Seen) -> tuple[Entry, ...]:
 
     A condition that does not hold leaves no record, and it sees the dispatch before any gate does.
     """
-    ruling = getattr(seen.verdict._d, "ruling", None)  # noqa: SLF001 - only the engine shows it so
-    if ruling is None or ruling.transform is None:
+    if seen.is_plain:
         return ()
+    ruling: Any = seen.verdict._d.ruling  # type: ignore[union-attr]  # noqa: SLF001
 
     def condition(event: Any) -> bool:
         event._d.rule().transform = ruling.transform  # noqa: SLF001
@@ -86,17 +88,4 @@ def _said(seen: Seen) -> tuple[Entry, ...]:
 
 def enforcing(scope: Scope, point: HookPoint, *lanes: Lane) -> bool:
     """Say whether a hook in these lanes may change or refuse what passes a point."""
-    return any(_acts(bound, scope) for bound in _bound(scope, point) if bound.lane in lanes)
-
-
-def _bound(scope: Scope, point: HookPoint) -> Iterator[Bound]:
-    chain = scope.chain(point)
-    for _, entries in () if chain is None else chain.lanes:
-        yield from (entry[0] for entry in entries)
-
-
-def _acts(bound: Bound, scope: Scope) -> bool:
-    fixed = {key: bound.spec.match[key] for key in FIXED if key in bound.spec.match}
-    applies = matcher(fixed)
-    event = SimpleNamespace(context=scope.context, value=None)
-    return not bound.shadow and (applies is None or applies(event))
+    return any(bound.lane in lanes for bound in acting(scope, point))

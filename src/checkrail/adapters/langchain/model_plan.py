@@ -9,10 +9,11 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from checkrail.adapters.langchain.answers import Form, answering, remade
+from checkrail.adapters.langchain.answers import Form, answering, pieces_of, remade
 from checkrail.adapters.langchain.endings import ending, failing
 from checkrail.adapters.langchain.frames import MODEL, ModelFrame
 from checkrail.adapters.langchain.guard import Guard
+from checkrail.adapters.langchain.journal import Slot
 from checkrail.adapters.langchain.lanes import (
     Seen,
     enforcing,
@@ -91,18 +92,29 @@ def holding(scope: Scope) -> Hold:
     return Hold.TOOLS if changes else Hold.NOTHING
 
 
-def model_plan(guard: Guard, call: ModelCall, form: Form) -> Plan:
-    """Ask a model, as often as hooks want it asked, and give what they let pass."""
+def model_plan(guard: Guard, call: ModelCall, form: Form, slot: Slot | None = None) -> Plan:
+    """Ask a model, as often as hooks want it asked, and give what they let pass.
+
+    An answer that came before the run was left, as its `slot` knows, is not asked for again.
+    """
     while True:
         guard.check()
-        ready, replaced = yield from _before(guard, call)
-        if replaced is None:
-            asked = Asked(guard, ready, form, holding(guard.scope))
-            yield asked
-            guard.check()
+        replaced: AssistantMessage | None = None
+        if slot is not None and slot.answer is not None:
+            asked = Asked(guard, call, form, Hold.WHOLE)
+            asked.pieces = pieces_of(form, slot.answer)
         else:
-            asked = Asked(guard, ready, form, Hold.WHOLE)
+            ready, replaced = yield from _before(guard, call)
+            hold = holding(guard.scope) if replaced is None else Hold.WHOLE
+            asked = Asked(guard, ready, form, hold)
+            if replaced is None:
+                yield asked
+                guard.check()
+                if slot is not None:
+                    slot.answer = form.given(asked.pieces)
         again = yield from _after(guard, asked, replaced)
+        if slot is not None:
+            slot.answer = None
         if not isinstance(again, Verdict):
             return again
         feedback = user_message(again.reason or DEFAULT_FEEDBACK)

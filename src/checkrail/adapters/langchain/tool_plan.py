@@ -13,6 +13,7 @@ from langgraph.errors import GraphBubbleUp
 from checkrail.adapters.langchain.endings import ending, failing
 from checkrail.adapters.langchain.frames import ToolFrame
 from checkrail.adapters.langchain.guard import Guard
+from checkrail.adapters.langchain.journal import Slot
 from checkrail.adapters.langchain.lanes import second_half
 from checkrail.adapters.langchain.results import Raised, failed, output_of, result_of
 from checkrail.adapters.langchain.steps import Act, Fire, Plan
@@ -36,7 +37,9 @@ class Called(Act):
         return piece is not None
 
 
-def tool_plan(guard: Guard, tool: Any, given: Any, id: str | None) -> Plan:
+def tool_plan(
+    guard: Guard, tool: Any, given: Any, id: str | None, slot: Slot | None = None
+) -> Plan:
     """Call a tool, if hooks let it be called, and give what they let pass."""
     guard.check()
     scope = guard.scope
@@ -44,18 +47,21 @@ def tool_plan(guard: Guard, tool: Any, given: Any, id: str | None) -> Plan:
         output = yield Called(guard, tool, given, id)
         guard.check()
         return output
-    return (yield from _Handling(guard, tool, given, id).plan())
+    name = None if slot is None or id is not None else slot.name
+    return (yield from _Handling(guard, tool, given, id, name).plan())
 
 
 class _Handling:
     """One tool call on its way."""
 
-    def __init__(self, guard: Guard, tool: Any, given: Any, id: str | None) -> None:
+    def __init__(
+        self, guard: Guard, tool: Any, given: Any, id: str | None, name: str | None
+    ) -> None:
         self.guard = guard
         self.tool = tool
         self.given = given
         self.id = id
-        own = id or f"direct_{secrets.token_hex(12)}"
+        own = id or f"direct_{name or secrets.token_hex(12)}"
         context = guard.scope.context.run_id or "chat"
         self.call = ToolCall(own, tool.name, plain(_arguments(tool, given)), context)
 

@@ -11,7 +11,9 @@ from checkrail.adapters.langchain.answers import Chunks, Events, Form, Whole
 from checkrail.adapters.langchain.frames import ACTIVE, MODEL, TOOL
 from checkrail.adapters.langchain.model_calls import ModelCall, name_of, read_arguments
 from checkrail.adapters.langchain.model_plan import Asked, model_plan
+from checkrail.adapters.langchain.requests import request_of
 from checkrail.adapters.langchain.tool_plan import Called, tool_plan
+from checkrail.engine.values import plain
 
 Method = Callable[..., Any]
 Wrapper = Callable[[Method], Method]
@@ -31,7 +33,9 @@ def _model_course(
         return None
     streams = not isinstance(form, Whole)
     call = ModelCall(model, messages, options, name, streams)
-    return steps.Course(model_plan(guard, call, form), guard.bridge)
+    journal = guard.journal
+    slot = None if journal is None else journal.open(lambda: request_of(call), form)
+    return steps.Course(model_plan(guard, call, form, slot), guard, slot)
 
 
 def _ask(original: Method) -> Callable[[Asked], Any]:
@@ -99,7 +103,10 @@ def _tool_course(
     call_id, frame = more.get("tool_call_id"), TOOL.get()
     if frame is not None and frame.same(guard, tool, call_id, given):
         return None
-    course = steps.Course(tool_plan(guard, tool, given, call_id), guard.bridge)
+    journal = guard.journal
+    asked = [tool.name, call_id, plain(given)]
+    slot = None if journal is None else journal.open(lambda: asked)
+    course = steps.Course(tool_plan(guard, tool, given, call_id, slot), guard, slot)
     return course, rest, more
 
 

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from checkrail.agent import memo as memos
 from checkrail.agent.agent import Agent
 from checkrail.agent.errors import RunFailed
 from checkrail.agent.messages import said, text_of
 from checkrail.agent.streaming import AgentStream
 from checkrail.agent.tools.tool import RUN_SCOPE
 from checkrail.agent.usage import added
+from checkrail.engine.asks import AnswerLater
 from checkrail.engine.records import HookRecord
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import AgentResponse, plain
@@ -31,6 +33,9 @@ async def run_loop(work: Work, agent: Agent) -> Done:
     the scope already is not entered again. So make the agent of the very registries that the scope
     is made of: `AgentBuilder(loaded, hooks=the server's, levels={name: each agent's own})`. Hooks
     that stand in another registry as well would be called twice.
+
+    Where somebody has to be asked first, `AnswerLater` comes out of it, with a memo of where it was
+    left: as data, for another `work` to be entered again there.
     """
     try:
         query, before = asked_of(work)
@@ -38,13 +43,19 @@ async def run_loop(work: Work, agent: Agent) -> Done:
         return Done(error=str(error), error_type=type(error).__name__)
     messages = said(before)
     teller, meter = Teller(work, agent), Usage(work.used)
+    memo = None if work.memo is None else memos.read(work.memo)
     stream = AgentStream(
-        lambda emit: agent.loop(messages, query, emit, scope=_scope(work), meter=meter.add)
+        lambda emit: agent.loop(
+            messages, query, emit, scope=_scope(work), meter=meter.add, memo=memo
+        )
     )
     try:
         async with aclosing(aiter(stream)) as events:
             async for event in events:
                 teller.tell(event)
+    except AnswerLater as later:
+        later.memo = later.memo.as_data()
+        raise
     except RunFailed as failed:
         return _failed(work, messages, failed.response, _error_type(failed), teller.records)
     response = stream.response

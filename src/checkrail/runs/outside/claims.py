@@ -15,6 +15,7 @@ from checkrail.runs.live import ATTEMPT_GAP
 from checkrail.runs.outside.reports import add_events
 from checkrail.runs.outside.verdicts import ASKED
 from checkrail.runs.parts import Parts
+from checkrail.runs.work import GIVEN
 from checkrail.store import events, runs, threads
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row
@@ -73,9 +74,12 @@ def can_be_sent(agent: Entry) -> bool:
 
 def begin(tx: Tx, parts: Parts, row: Row) -> dict[str, Any]:
     """Tell that a run begins, and give it to its runner."""
-    runs.change(tx, row["run_id"], heard=0)
+    left = row["kept"]
+    given = None if left is None else jsons.dumps({**left, GIVEN: True})
+    runs.change(tx, row["run_id"], heard=0, kept=given)
     first = row["attempt"] == 1
-    if not first or not events.last_seq(tx, row["run_id"]):  # or who started it has told it
+    untold = not first or not events.last_seq(tx, row["run_id"])  # or who started it has told it
+    if untold and left is None:
         about = jsons.dumps({"run_id": row["run_id"], "attempt": row["attempt"]})
         add_events(tx, row, [("metadata", (), about)], 0 if first else ATTEMPT_GAP)
     return _claim(parts, row, _said_on(tx, row))
@@ -91,6 +95,7 @@ def _claim(parts: Parts, row: Row, history: list[Any]) -> dict[str, Any]:
         "run": {**given, "kwargs": kwargs},
         "kind": GRAPH if agent is None else agent.config.kind,
         "history": history,
+        "left": row["kept"],
         "points": points(parts, scope, agent),
         "holds": rules_on_result(scope),
         "on_crash": parts.on_crash(row["agent_name"]),

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from checkrail.engine.errors import InvalidOutcomeError
-from checkrail.engine.points import HookPoint
+from checkrail.engine.points import Decision, HookPoint
 from checkrail.engine.scope import Scope
 from checkrail.runs import jsons
-from checkrail.runs.approving import WaitingDesk
+from checkrail.runs.approving import APPROVAL, BodyDesk, Leaving, put
 from checkrail.runs.countdown import Countdown
 from checkrail.runs.errors import InvalidError
 from checkrail.runs.outside.reports import add_events
@@ -36,6 +36,7 @@ class Reached:
     value: Any
     ids: Mapping[str, Any] = field(default_factory=dict)
     levels: Sequence[str] = ()
+    leaves: bool = False  # if somebody has to be asked first, the run can be left there
 
 
 async def decide(parts: Parts, row: Row, reached: Reached) -> dict[str, Any]:
@@ -54,8 +55,16 @@ async def decide(parts: Parts, row: Row, reached: Reached) -> dict[str, Any]:
         scope = scope.bind(**known)
     except TypeError as error:
         raise InvalidError(str(error)) from None
-    desk = WaitingDesk(parts, cast("LiveRun", Elsewhere(parts, row)))
-    return told(await scope.asking(desk).fire(point, given), given)
+    elsewhere = Elsewhere(parts, row)
+    desk = BodyDesk(parts, cast("LiveRun", elsewhere))
+    desk.leaves = reached.leaves
+    try:
+        return told(await scope.asking(desk).fire(point, given), given)
+    except Leaving as left:
+        if left.is_new:
+            await put(parts, left.row)
+            elsewhere.emit(APPROVAL, (), left.told)
+        return {"action": str(Decision.ASK), "approval": left.told}
 
 
 class Elsewhere:
@@ -68,6 +77,7 @@ class Elsewhere:
         self._parts = parts
         self.row = row
         self.asked = False
+        self.leaving: list[Leaving] = []
         self.countdown = Countdown(lambda: None)
 
     def emit(self, event: str, ns: tuple[str, ...] = (), data: Any = None) -> None:

@@ -265,6 +265,12 @@ class Runners:
         """Take what came of a run; its end is a server's."""
         await self._write(lambda tx: reports.keep(tx, runner_id, run_id, attempt, kept))
 
+    async def leave(
+        self, runner_id: str, run_id: str, attempt: int, kept: Mapping[str, Any]
+    ) -> None:
+        """Take a run that is left until somebody has answered, with where it is left."""
+        await self._write(lambda tx: reports.leave(tx, runner_id, run_id, attempt, kept))
+
     async def deregister(self, runner_id: str, holding: frozenset[str]) -> None:
         """Take back what a runner holds, and forget it; all but `holding` it never had."""
 

@@ -10,6 +10,7 @@ from checkrail.actions import shapes
 from checkrail.engine.frozen import thaw
 from checkrail.engine.outcomes import (
     UNSET,
+    Ask,
     Block,
     Continue,
     Fail,
@@ -92,6 +93,7 @@ class Told:
     redacted: Any = UNSET
     subject: Any = UNSET
     value: Any = UNSET
+    approval: Mapping[str, Any] | None = None
 
     def outcome(self) -> Outcome | None:
         """Give the decision as a hook says it; None: go on."""
@@ -106,6 +108,8 @@ class Told:
             return Replace(self.value, reason)
         if self.decision is Decision.STOP:
             return Stop(self.value, reason)
+        if self.decision is Decision.ASK:
+            return Ask(reason)
         return Continue(inject=self.inject) if self.inject else None
 
 
@@ -113,7 +117,7 @@ def heard(point: HookPoint, said: Mapping[str, Any], current: Any) -> Told:
     """Read a verdict on the current value, or raise what is wrong with it."""
     decision = Decision(said["action"])
     if decision is Decision.ASK:
-        raise ValueError("a question is no verdict")
+        return Told(decision, said["approval"]["approval_id"], approval=said["approval"])
     contract = CONTRACTS[point]
     brings = shapes.result_type(contract, decision)
     redacted: Any = UNSET

@@ -20,6 +20,7 @@ from checkrail.server.runner_bodies import (
     Events,
     Failed,
     Leased,
+    Left,
     Listed,
     Point,
     Polled,
@@ -129,6 +130,14 @@ async def reach_point(served: Served, runner: Runner, run_id: UUID, body: Point)
 async def complete_run(served: Served, runner: Runner, run_id: UUID, body: Completed) -> Response:
     """Take the result of a run; hooks rule on it afterwards."""
     return await _reported(served, runner, run_id, body)
+
+
+@router.post("/runner/runs/{run_id}/left", status_code=204, responses=TAKEN)
+async def leave_run(served: Served, runner: Runner, run_id: UUID, body: Left) -> Response:
+    """Take a run that waits for somebody to answer; whoever can carry it out goes on with it."""
+    name = runner["worker_id"]
+    await served.runs.runners.leave(name, str(run_id), body.attempt, body.kept())
+    return Response(status_code=204)
 
 
 @router.post("/runner/runs/{run_id}/failed", status_code=204, responses=TAKEN)
