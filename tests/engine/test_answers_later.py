@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from checkrail.engine.asks import AnswerLater, Approval, NoAnswer
+from checkrail.engine.asks import AnswerLater, Approval, NoAnswer, midway
 from checkrail.engine.outcomes import Ask, Block, Continue
 from checkrail.engine.registry import HookRegistry
 
@@ -122,3 +122,20 @@ async def test_a_scope_can_ask_somebody_else_and_its_own_stays_as_it_is():
     with pytest.raises(AnswerLater):
         await scope.asking(Desk()).fire("on_run_start", {})
     assert (await scope.fire("on_run_start", {})).decision == "continue"
+
+
+async def test_a_question_says_whether_it_came_up_inside_of_something():
+    desk = Desk(YES)
+    registry = registered((careful, "gate"), ask=desk)
+
+    async def hook(event):
+        await registry.fire("on_run_start", {"from": "a hook"})
+
+    outer = HookRegistry()
+    outer.register(hook, "before_run")
+    await registry.fire("on_run_start", {})
+    with midway():
+        await registry.fire("on_run_start", {})
+    await registry.fire("on_run_start", {})
+    await outer.fire("before_run", {})
+    assert [question.inside for question in desk.questions] == [False, True, False, True]

@@ -155,3 +155,25 @@ async def test_the_record_says_that_retries_are_used_up():
     verdict = await registry.fire(POINT, VALUE)
     assert verdict.records[1].decision == "retry"
     assert verdict.records[1].reason == verdict.reason
+
+
+async def test_a_run_that_goes_on_elsewhere_goes_on_with_its_retries():
+    registry = HookRegistry(label="server")
+    retries(registry, "h")
+    scope = registry.scope(run_id="r")
+    assert await decisions(scope, 2) == ["retry", "retry"]
+    taken = scope.budget.taken()
+    assert taken == {"server/h": 2}
+    again = registry.scope(run_id="r")
+    again.budget.take_up(taken)
+    assert again.budget.taken() == taken
+    assert await decisions(again, 2) == ["retry", "fail"]
+    assert again.budget.taken() == {"server/h": 3}
+
+
+async def test_the_retries_of_a_whole_run_go_on_too():
+    registry = HookRegistry(max_retries=3)
+    retries(registry, "h", max_retries=99)
+    scope = registry.scope()
+    scope.budget.take_up({"elsewhere/other": 2})
+    assert await decisions(scope, 2) == ["retry", "fail"]
