@@ -24,8 +24,8 @@ def advice(loaded: Loaded) -> tuple[Problem, ...]:
     agents = loaded.agents.values()
     known = _tools(loaded)
     specs = (*loaded.specs, *(spec for agent in agents for spec in agent.hooks))
-    served = any(agent.path or agent.command for agent in agents)
-    of_hooks = (problem for spec in specs for problem in _of_hook(spec, known, served=served))
+    holding = [agent.name for agent in agents if _holds(agent)]
+    of_hooks = (problem for spec in specs for problem in _of_hook(spec, known, holding))
     of_agents = (problem for agent in agents for problem in _of_agent(agent))
     return (*of_hooks, *of_agents, *_of_graphs(loaded), *_of_graphs_alone(loaded))
 
@@ -37,17 +37,24 @@ def _of_graphs(loaded: Loaded) -> Iterator[Problem]:
                 yield _problem(agent, found, hint)
 
 
-def _of_hook(spec: HookSpec, known: list[str], *, served: bool) -> Iterator[Problem]:
+def _holds(agent: AgentConfig) -> bool:
+    """Say whether there is work in an agent that cannot be left and entered again."""
+    calls_agents = any(tool.agent is not None for tool in agent.tools)
+    return calls_agents or (agent.kind == "procedural" and bool(agent.path))
+
+
+def _of_hook(spec: HookSpec, known: list[str], holding: list[str]) -> Iterator[Problem]:
     for pattern in spec.match.get("tools", ()) if known else ():
         if not any(compiled(pattern)(name) for name in known):
             written = str(getattr(pattern, "written", getattr(pattern, "pattern", pattern)))
             hint = suggestion(written, known).strip(" ()") or f"they have: {', '.join(known)}"
             yield _problem(spec, f"no agent of this file has a tool {written!r}", hint)
     points = {place.point for place in spec.places}
-    if served and Decision.ASK in (spec.decisions or ()) and points & LOOP_POINTS:
-        at = ", ".join(sorted(map(str, points & LOOP_POINTS)))
-        found = f"on a server a run that asks at {at} is held by its process until it is answered"
-        yield _problem(spec, found, "at on_run_start and on_result it waits as a row")
+    if holding and Decision.ASK in (spec.decisions or ()) and points & LOOP_POINTS:
+        at, names = ", ".join(sorted(map(str, points & LOOP_POINTS))), ", ".join(holding)
+        found = f"a run that asks at {at} is held by its process until it is answered"
+        where = f"inside a function, or an agent that is a tool ({names})"
+        yield _problem(spec, f"{found}, {where}", "elsewhere it waits as a row")
     if spec.redacts and HookPoint.BEFORE_FINAL_RESPONSE in points and known:
         hint = "at after_llm_call it sees every answer"
         yield _problem(spec, "it does not see the text beside tool calls, which is kept too", hint)
