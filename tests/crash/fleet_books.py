@@ -26,6 +26,7 @@ def check(site: Site, admitted: set[str], received: set[str]) -> Counter[tuple[s
     _check_ends(site, runs)
     _check_finish(site, [run for run in runs.values() if run["phase"] != "refused"], received)
     _check_chains(runs)
+    _check_payments(site, runs)
     _check_order(runs)
     _check_records(site, runs)
     return Counter((run["agent_name"], run["phase"]) for run in runs.values())
@@ -63,6 +64,18 @@ def _check_chains(runs: dict[str, Row]) -> None:
     for run in runs.values():
         if run["agent_name"] == "work" and run["phase"] != "refused":
             assert following[run["run_id"]] == 1, f"{run['run_id']} is followed by several, or none"
+
+
+def _check_payments(site: Site, runs: dict[str, Row]) -> None:
+    """Check that what somebody allowed was done once, and never without that."""
+    paid = Counter(line["run_id"] for line in site.journal("paid"))
+    asked = "SELECT run_id FROM approvals WHERE point = 'before_tool_call' AND status = 'approved'"
+    allowed = {row["run_id"] for row in site.rows(asked)}
+    for run in runs.values():
+        if run["agent_name"] == "pays" and run["phase"] == "success":
+            assert paid[run["run_id"]] == 1, f"{run['run_id']} paid {paid[run['run_id']]} times"
+    assert max(paid.values(), default=0) <= 1
+    assert paid.keys() <= allowed
 
 
 def _check_order(runs: dict[str, Row]) -> None:

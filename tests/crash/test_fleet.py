@@ -27,7 +27,7 @@ from .site import Site
 PROJECT = Path(__file__).parent / "fleet"
 RUNS = int(os.environ.get("CHECKRAIL_SOAK_RUNS", "80"))
 KILLS = max(5, RUNS // 100)
-AGENTS = ("steps", "talk", "work", "work", "program", "asked")
+AGENTS = ("steps", "talk", "work", "work", "program", "asked", "pays")
 THREADS = 5
 
 
@@ -154,7 +154,7 @@ class Traffic:
     def _ask(self) -> None:
         while (number := self._next()) is not None:
             body = {"agent_name": self._chance.choice(AGENTS), "parameters": {"n": number}}
-            if body["agent_name"] == "talk":
+            if body["agent_name"] in ("talk", "pays"):
                 body["parameters"] = {"prompt": f"number {number}"}
             if len(self.sessions) >= THREADS and self._chance.random() < 0.5:
                 body["session_id"] = self._chance.choice(self.sessions)
@@ -221,5 +221,5 @@ def test_whoever_dies_nothing_is_lost_and_nothing_happens_twice(fleet):
     assert len(traffic.admitted) + traffic.refused == RUNS
     ends = fleet_books.check(fleet.site, traffic.admitted, fleet.receiver.heard)
     by_agent = {agent for agent, phase in ends if phase == "success"}
-    assert by_agent >= {"steps", "talk", "work", "program", "asked", "check", "follow"}
+    assert by_agent >= {"steps", "talk", "work", "program", "asked", "pays", "check", "follow"}
     sys.stdout.write(f"{RUNS} runs, {KILLS} kills: {dict(ends)}\n")

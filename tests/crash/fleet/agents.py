@@ -4,8 +4,11 @@ import asyncio
 import operator
 from typing import Annotated, TypedDict
 
+from hooks import note
 from langgraph.graph import START, StateGraph
 
+from checkrail import ToolCall, tool
+from checkrail.agent.tools.tool import ToolContext
 from checkrail.testing import ScriptedModel
 
 
@@ -33,6 +36,21 @@ steps = (
 )
 
 model = ScriptedModel(lambda request: "well said", name="talker")
+
+
+def _pays(request):
+    asked = request.messages[-1]["role"] == "user"
+    return ToolCall("once", "pay", {"sum": 5}) if asked else "paid"
+
+
+payer = ScriptedModel(_pays, name="payer")
+
+
+@tool
+def pay(sum: int, context: ToolContext) -> str:
+    """Pay a sum."""
+    note("paid", context.ids.run_id)
+    return f"paid {sum}"
 
 
 async def work(parameters):

@@ -5,15 +5,15 @@ import os
 from pathlib import Path
 
 
-def _note(place, event):
-    line = {"place": place, "run_id": event.run_id}
+def note(place, run_id):
+    line = {"place": place, "run_id": run_id}
     with (Path(os.environ["CRASH_FOLDER"]) / "journal").open("a") as file:
         file.write(json.dumps(line) + "\n")
 
 
 def seen(event):
-    _note(event.point, event)
+    note(event.point, event.run_id)
 
 
 def finished(event):
-    _note("finish", event)
+    note("finish", event.run_id)
