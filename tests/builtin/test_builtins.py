@@ -22,6 +22,10 @@ NAMES = [
     "rate_limit",
     "schema_check",
     "require_tools",
+    "inject_system",
+    "route_model",
+    "cache",
+    "budget",
 ]
 
 
@@ -36,11 +40,21 @@ def test_each_can_be_made_from_its_example_and_registered_at_its_points(name):
     builtin = BUILTINS[name]
     registry = HookRegistry()
     hook = builtin.make(builtin.example)
-    spec = registry.register(hook, *builtin.points, lane=builtin.lane)
+    lanes = {"lane": builtin.lane, "observes": builtin.observes}
+    spec = registry.register(hook, *builtin.points, **lanes)
     assert spec.name == name
     for point in builtin.points:
-        assert builtin.lane in CONTRACTS[point].lanes
-        assert registry.bound(point)[0].lane is builtin.lane
+        assert builtin.lane_at(point) in CONTRACTS[point].lanes
+        assert registry.bound(point)[0].lane is builtin.lane_at(point)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_function_brings_its_points_and_its_lanes(name):
+    builtin = BUILTINS[name]
+    registry = HookRegistry()
+    registry.register(getattr(checkrail.builtin, name), config=builtin.example)
+    for point in builtin.points:
+        assert registry.bound(point)[0].lane is builtin.lane_at(point)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,6 +119,26 @@ def test_an_unknown_option_is_refused_and_the_known_ones_are_named(name):
         ("rate_limit", {"limit": 1, "per": 0}, "option 'per' is 0, expected greater than 0"),
         ("rate_limit", {"limit": 1, "per": float("inf")}, "option 'per' is inf, expected a finite"),
         ("rate_limit", {"limit": 1, "by": ["users"]}, "(did you mean 'user'?)"),
+        ("rate_limit", {"limit": 1, "by": ["keys"]}, "(did you mean 'key'?)"),
+        ("budget", {}, "expected a limit: give `tokens`, `cost` or both"),
+        ("budget", {"tokens": 0}, "option 'tokens' is 0, expected greater than or equal to 1"),
+        ("budget", {"cost": 0}, "option 'cost' is 0, expected greater than 0"),
+        ("budget", {"cost": 1, "per": "dai"}, "(did you mean 'day'?)"),
+        ("budget", {"cost": 1, "by": ["tool"]}, "option 'by[0]' is 'tool', expected 'key', 'user'"),
+        ("cache", {"ttl": 0}, "option 'ttl' is 0, expected greater than 0"),
+        ("cache", {"ttl": "soon"}, "option 'ttl' is 'soon', expected seconds, or a number with"),
+        ("cache", {"max_entries": 0}, "option 'max_entries' is 0, expected greater than or equal"),
+        ("cache", {"share": True}, "(did you mean 'shared'?)"),
+        ("inject_system", {}, "expected either `text` or `file`"),
+        ("inject_system", {"text": "a", "file": "b"}, "expected either `text` or `file`"),
+        ("inject_system", {"text": ""}, "option 'text' is ''"),
+        ("inject_system", {"text": "a", "position": "first"}, "'before', 'after' or 'replace'"),
+        ("inject_system", {"file": "no/such.txt"}, "option 'file' is 'no/such.txt', expected a"),
+        ("route_model", {}, "option 'rules' is missing"),
+        ("route_model", {"rules": []}, "option 'rules' is []"),
+        ("route_model", {"rules": [{}]}, "option 'rules[0].to' is missing"),
+        ("route_model", {"rules": [{"to": "a", "models": []}]}, "option 'rules[0].models' is []"),
+        ("route_model", {"rules": [{"to": "a", "users": ["/(/"]}]}, "a glob, or a regular"),
         ("schema_check", {}, "expected either `schema` or `schemas`"),
         ("schema_check", {"schema": {}, "schemas": {}}, "expected either `schema` or `schemas`"),
         (
@@ -151,6 +185,10 @@ async def test_a_bad_config_that_shows_at_the_first_call_lets_nothing_pass():
         ("log_response", "before_llm_call", "AssistantMessage"),
         ("strip_provider_fields", "after_llm_call", "ModelRequest"),
         ("tool_policy", "before_llm_call", "ToolCall"),
+        ("inject_system", "after_llm_call", "ModelRequest"),
+        ("route_model", "after_llm_call", "ModelRequest"),
+        ("cache", "before_tool_call", "ModelRequest"),
+        ("budget", "before_tool_call", "ModelRequest"),
     ],
 )
 async def test_a_hook_at_a_point_that_it_cannot_read_says_where_it_belongs(name, point, reads):
@@ -186,10 +224,12 @@ async def test_built_in_hooks_stand_beside_each_other():
     registry = RecordingRegistry()
     for builtin in BUILTINS.values():
         config = {"limit": 100} if builtin.name == "rate_limit" else builtin.example
-        registry.register(builtin.make(config), *builtin.points, lane=builtin.lane)
+        lanes = {"lane": builtin.lane, "observes": builtin.observes}
+        registry.register(builtin.make(config), *builtin.points, **lanes)
     assert_allowed(await registry.fire("before_llm_call", sample("before_llm_call")))
     names = [record.hook for record in registry.records[::2]]
-    assert names == ["strip_provider_fields", "redact", "rate_limit", "log_request"]
+    transforms = ["strip_provider_fields", "redact", "inject_system", "route_model", "cache"]
+    assert names == [*transforms, "rate_limit", "budget", "log_request"]
 
 
 def test_importing_them_is_light():

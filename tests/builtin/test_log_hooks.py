@@ -124,3 +124,41 @@ async def test_as_plain_functions_under_the_names_that_proxies_use(caplog):
         ("INFO", f"request to openai/gpt-5: 1 message, id abcdefgh{last}"),
         ("INFO", "answer from openai/gpt-5: 30 tokens"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("gpt\n2026-01-01 ERROR all is lost", r"gpt\n2026-01-01 ERROR all is lost"),
+        ("gpt\x1b[2J", r"gpt\x1b[2J"),
+        ("g" * 101, "g" * 100 + "..."),
+        ("modèle-é", "modèle-é"),
+    ],
+)
+def test_names_that_others_chose_stay_names_on_one_line(caplog, name, shown):
+    ids = {"request_id": "a\nb"}
+    message = {"role": "user\nroot", "content": "hi"}
+    asked = ModelRequest(model=name, messages=[message])
+    call("log_request", {"verbose": True}, asked, "before_llm_call", **ids)
+    call("log_response", {}, AssistantMessage("hi", model=name), "after_llm_call")
+    last = r"last from user\nroot: 'hi'"
+    assert lines(caplog) == [
+        ("INFO", rf"request to {shown}: 1 message, id a\nb, {last}"),
+        ("INFO", f"answer from {shown}: ? tokens"),
+    ]
+
+
+def test_without_verbose_nothing_that_was_said_is_logged(caplog):
+    secret = "a secret that nobody asked to log"
+    fields = {
+        "messages": [{"role": "user", "content": secret, "name": secret}],
+        "tools": [{"type": "function", "function": {"name": "f", "description": secret}}],
+        "params": {"metadata": {"note": secret}},
+        "raw": {"input": secret},
+    }
+    asked = ModelRequest(model="gpt-5", **fields)
+    context = {"user": secret, "metadata": {"api_key": secret}, "session_id": secret}
+    call("log_request", {}, asked, "before_llm_call", **context)
+    answer = AssistantMessage(secret, model="gpt-5", metadata={"reasoning": secret})
+    call("log_response", {}, answer, "after_llm_call", **context)
+    assert secret not in caplog.text

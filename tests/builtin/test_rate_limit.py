@@ -106,6 +106,7 @@ async def test_the_sender_of_a_message_is_its_user(clock):
         ("session", {"session_id": "x"}),
         ("model", {"model": "x"}),
         ("user", {"user": "x"}),
+        ("key", {"metadata": {"api_key": "x"}}),
     ],
 )
 async def test_by(clock, by, context):
@@ -227,7 +228,8 @@ async def test_a_store_of_ones_own(clock):
     store = Full()
     registry = limited(clock, store=store, limit=7, per=3, by=["user", "tool"])
     verdict = await registry.fire("before_run", {}, user="ann")
-    assert store.seen == ('["before_run", "ann", null]', 7, 3.0, 1000.0)
+    key = '["/rate_limit", "before_run", 3.0, "ann", null]'
+    assert store.seen == (key, 7, 3.0, 1000.0)
     assert_blocked(verdict, reason="try again in 1 s")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 COMMANDS = ["chat", "check", "fire", "hooks", "init", "schema"]
 OF_THE_SERVER = ["approvals", "db", "dev", "keys", "resume", "runner", "runs", "serve"]
+OF_THE_GATEWAY = ["gateway", "with"]
 """Their examples are in tests of their own."""
 
 RULES = """
@@ -68,7 +69,9 @@ def test_help_names_every_command_and_exit_code(checkrail):
     done = checkrail("--help")
     assert (done.code, done.err) == (0, "")
     listed = done.out.partition("Commands:")[2]
-    assert re.findall(r"^  ([a-z]+)  +\S", listed, re.MULTILINE) == sorted(COMMANDS + OF_THE_SERVER)
+    assert re.findall(r"^  ([a-z]+)  +\S", listed, re.MULTILINE) == sorted(
+        COMMANDS + OF_THE_SERVER + OF_THE_GATEWAY
+    )
     codes = " ".join(done.out.split())
     for told in ("0 fine", "1 the file has problems", "2 the command", "3 blocked", "4 failed"):
         assert told in codes
@@ -110,7 +113,7 @@ def test_the_commands_tell_their_options(invoke):
     assert "Leaves with 3 if the hooks block and with 4 if they fail." in said["fire"]
 
 
-@pytest.mark.parametrize("name", OF_THE_SERVER)
+@pytest.mark.parametrize("name", OF_THE_SERVER + OF_THE_GATEWAY)
 def test_the_commands_of_the_server_have_an_example_too(name, invoke):
     done = invoke(name, "--help")
     assert (done.code, done.out) == (0, invoke(name, "-h").out)

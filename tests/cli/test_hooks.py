@@ -52,8 +52,9 @@ def test_the_example_of_one_of_them_works(name, invoke, tmp_path):
     builtin = BUILTINS[name]
     point = builtin.points[0]
     assert {*done.data["plan"]} == {*(builtin.points if builtin.together else [point])}
-    for (hook,) in done.data["plan"].values():
-        assert (hook["name"], hook["target"], hook["lane"]) == (name, name, builtin.lane)
+    for place, (hook,) in done.data["plan"].items():
+        lane = builtin.lane_at(place)
+        assert (hook["name"], hook["target"], hook["lane"]) == (name, name, lane)
     fired = invoke("fire", "checkrail.yaml", point, "--json")
     assert not [record for record in fired.data["records"] if "failure" in record]
 

@@ -1,4 +1,4 @@
-"""What actions use of the world outside: a client for requests, and somebody who runs agents."""
+"""What hooks use of the world outside: a client, somebody who runs agents, and what counts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from checkrail.engine.event import Event
 
 if TYPE_CHECKING:
     from checkrail.actions.outbound import Outbound
+    from checkrail.builtin.counters import Counters
 
 
 class AgentCaller(Protocol):
@@ -30,7 +31,8 @@ class Outside:
 
     Requests go through `outbound`; without one, to public places and those that `allow` lists.
     `agents` runs other agents, which takes a server: `serving` says that there is one, or will be.
-    `secret` signs the requests of hooks that have no secret of their own.
+    `secret` signs the requests of hooks that have no secret of their own. Limits and budgets are
+    counted in `counters`; without them, each hook counts by itself.
     """
 
     outbound: Outbound | None = None
@@ -38,3 +40,4 @@ class Outside:
     serving: bool = False
     secret: str | None = field(default=None, repr=False)
     allow: tuple[str, ...] = ()
+    counters: Counters | None = None

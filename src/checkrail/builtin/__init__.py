@@ -5,7 +5,13 @@ options in `config`.
 """
 
 from checkrail.builtin.base import Builtin
+from checkrail.builtin.budget import BUILTIN as _BUDGET
+from checkrail.builtin.budget import budget
+from checkrail.builtin.cache import BUILTIN as _CACHE
+from checkrail.builtin.cache import cache
 from checkrail.builtin.errors import BuiltinConfigError
+from checkrail.builtin.inject_system import BUILTIN as _INJECT_SYSTEM
+from checkrail.builtin.inject_system import inject_system
 from checkrail.builtin.log_request import BUILTIN as _LOG_REQUEST
 from checkrail.builtin.log_request import log_request
 from checkrail.builtin.log_response import BUILTIN as _LOG_RESPONSE
@@ -16,6 +22,8 @@ from checkrail.builtin.redact import BUILTIN as _REDACT
 from checkrail.builtin.redact import redact
 from checkrail.builtin.require_tools import BUILTIN as _REQUIRE_TOOLS
 from checkrail.builtin.require_tools import require_tools
+from checkrail.builtin.route_model import BUILTIN as _ROUTE_MODEL
+from checkrail.builtin.route_model import route_model
 from checkrail.builtin.schema_check import BUILTIN as _SCHEMA_CHECK
 from checkrail.builtin.schema_check import schema_check
 from checkrail.builtin.strip_provider_fields import BUILTIN as _STRIP_PROVIDER_FIELDS
@@ -27,11 +35,15 @@ __all__ = [
     "BUILTINS",
     "Builtin",
     "BuiltinConfigError",
+    "budget",
+    "cache",
+    "inject_system",
     "log_request",
     "log_response",
     "rate_limit",
     "redact",
     "require_tools",
+    "route_model",
     "schema_check",
     "strip_provider_fields",
     "tool_policy",
@@ -48,6 +60,10 @@ BUILTINS: dict[str, Builtin] = {
         _RATE_LIMIT,
         _SCHEMA_CHECK,
         _REQUIRE_TOOLS,
+        _INJECT_SYSTEM,
+        _ROUTE_MODEL,
+        _CACHE,
+        _BUDGET,
     )
 }
 """Every built-in hook by its name."""
@@ -61,7 +77,15 @@ for _hook in (
     rate_limit,
     schema_check,
     require_tools,
+    inject_system,
+    route_model,
+    cache,
+    budget,
 ):
     _builtin = BUILTINS[_hook.__name__]
-    _options = {"lane": _builtin.lane, "redacts": _hook is redact}
+    _options = {
+        "lane": _builtin.lane,
+        "redacts": _hook is redact,
+        "observes": _builtin.observes,
+    }
     vars(_hook).update(hook_points=_builtin.points, hook_options=_options)

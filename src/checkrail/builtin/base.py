@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from checkrail.builtin.errors import first_problem
@@ -14,7 +15,8 @@ from checkrail.engine.frozen import thaw
 from checkrail.engine.points import HookPoint, Lane
 
 if TYPE_CHECKING:
-    from checkrail.builtin.options import Options
+    from checkrail.actions.outside import Outside
+    from checkrail.builtin.option_types import Options
 
 T = TypeVar("T")
 
@@ -28,16 +30,21 @@ KEPT = 256
 class Builtin:
     """A ready hook: what it does, where it stands unless said, and how it is made.
 
-    `example` is a config that `make` accepts. One that stands `together` needs all its points.
+    `example` is a config that `make` accepts. One that stands `together` needs all its points; at
+    those that it `observes` it only looks on. `files` are options that name one. One that `counts`
+    is built with what its project counts in.
     """
 
     name: str
     summary: str
     points: tuple[HookPoint, ...]
     lane: Lane
-    build: Callable[[Any], Made]
+    build: Callable[..., Made]
     example: Mapping[str, Any]
     together: bool = False
+    observes: frozenset[HookPoint] = frozenset()
+    files: tuple[str, ...] = ()
+    counts: bool = False
     _made: dict[int, tuple[Mapping[str, Any], Made]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -57,9 +64,32 @@ class Builtin:
         except ValidationError as error:
             raise first_problem(self.name, self.config_model, error) from None
 
-    def make(self, config: Mapping[str, Any] | None = None) -> Made:
-        """Make the hook, or refuse its config."""
-        return self.build(self.options(config))
+    def lane_at(self, point: HookPoint) -> Lane:
+        """Give the lane in which it stands at one of its points."""
+        return Lane.OBSERVE if point in self.observes else self.lane
+
+    def make(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        base: Path | None = None,
+        outside: Outside | None = None,
+    ) -> Made:
+        """Make the hook, or refuse its config.
+
+        Files are looked for in `base`; what is counted is counted in what `outside` has for that.
+        """
+        options = self.options(config)
+        if base is not None:
+            named = {name: getattr(options, name) for name in self.files}
+            found = {name: str(base / file) for name, file in named.items() if file is not None}
+            options = options.model_copy(update=found)
+        return self.build(options, outside) if self.counts else self.build(options)
+
+    def named_files(self, config: Mapping[str, Any], base: Path) -> set[Path]:
+        """Give the files that a config names, whether or not they are there."""
+        named = (config.get(name) for name in self.files)
+        return {(base / file).resolve() for file in named if isinstance(file, str)}
 
     def at(self, event: Event[Any]) -> Made:
         """Give the hook for the config that an event carries; it is made once for each."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from checkrail.builtin.base import Builtin
+from checkrail.builtin.texts import on_one_line, text_of
 from checkrail.engine.event import Event
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import ModelRequest
@@ -38,21 +39,15 @@ def build(options: LogRequestOptions) -> Callable[[Event[Any], ModelRequest], No
 def _summary(event: Event[Any], request: ModelRequest) -> str:
     count = len(request.messages)
     noun = "message" if count == 1 else "messages"
-    return f"request to {event.model or '?'}: {count} {noun}, id {(event.request_id or '-')[:8]}"
+    model, request_id = on_one_line(event.model or "?"), on_one_line((event.request_id or "-")[:8])
+    return f"request to {model}: {count} {noun}, id {request_id}"
 
 
 def _last(message: Mapping[str, Any]) -> str:
     """Tell the start of a message; `repr` keeps it on one line, whatever it contains."""
-    text = _text(message.get("content"))
+    text = text_of(message.get("content"))
     more = "..." if len(text) > SHOWN else ""
-    return f", last from {message.get('role')}: {text[:SHOWN]!r}{more}"
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, (list, tuple)):
-        parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
-        return " ".join(part for part in parts if isinstance(part, str))
-    return "" if content is None else str(content)
+    return f", last from {on_one_line(str(message.get('role')))}: {text[:SHOWN]!r}{more}"
 
 
 BUILTIN = Builtin(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from checkrail.builtin.base import Builtin
+from checkrail.builtin.texts import on_one_line
+from checkrail.builtin.usage import total_tokens
 from checkrail.engine.event import Event
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import AssistantMessage
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("checkrail.hooks")
 
-PARTS = (("input_tokens", "output_tokens"), ("prompt_tokens", "completion_tokens"))
-
 
 def build(options: LogResponseOptions) -> Callable[[Event[Any], AssistantMessage], None]:
     """Make the hook."""
@@ -25,24 +25,13 @@ def build(options: LogResponseOptions) -> Callable[[Event[Any], AssistantMessage
 
     def log_response(event: Event[Any], message: AssistantMessage) -> None:
         message = BUILTIN.expect(event, message, AssistantMessage)
-        told = f"answer from {event.model or '?'}"
+        told = f"answer from {on_one_line(event.model or '?')}"
         if options.include_tokens:
-            told += f": {total_tokens(message.usage)} tokens"
+            total = total_tokens(message.usage)
+            told += f": {'?' if total is None else total} tokens"
         log.log(level, "%s", told)
 
     return log_response
-
-
-def total_tokens(usage: Mapping[str, Any] | None) -> str:
-    """Find the total of tokens, under the names that providers give it."""
-    usage = usage or {}
-    if usage.get("total_tokens") is not None:
-        return str(usage["total_tokens"])
-    for names in PARTS:
-        counts = [usage.get(name) for name in names]
-        if all(isinstance(count, int) for count in counts):
-            return str(sum(count for count in counts if count is not None))
-    return "?"
 
 
 BUILTIN = Builtin(

@@ -3,49 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from checkrail.builtin.option_types import Glob, Options, Seconds, Status
 from checkrail.builtin.walk import path_of
-from checkrail.engine.matchers import compiled
 
 Level = Literal["debug", "info", "warning", "error"]
 Kind = Literal["secrets", "email", "card"]
-Dimension = Literal["user", "agent", "tool", "session", "model"]
+Dimension = Literal["key", "user", "agent", "tool", "session", "model"]
+Spender = Literal["key", "user", "session", "agent", "model"]
+Span = Literal["minute", "hour", "day", "week", "month", "run", "total"]
 Schema = dict[str, Any] | bool
-
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def seconds(given: Any) -> Any:
-    """Read a time: a number of seconds, or a text such as 90s, 1m, 1h or 1d."""
-    if not isinstance(given, str):
-        return given
-    told = re.fullmatch(r"(\d+(?:\.\d+)?)\s?([smhd])", given)
-    if told is None:
-        raise ValueError("seconds, or a number with a unit, such as 90s, 1m, 1h or 1d")
-    return float(told[1]) * UNITS[told[2]]
-
-
-def pattern(given: str) -> str:
-    """Check a glob, or a regular expression between slashes."""
-    try:
-        compiled(given)
-    except (re.error, TypeError, AttributeError) as error:
-        raise ValueError(f"a glob, or a regular expression between slashes ({error})") from None
-    return given
-
-
-Seconds = Annotated[float, BeforeValidator(seconds, json_schema_input_type=float | str)]
-Glob = Annotated[str, BeforeValidator(pattern, json_schema_input_type=str)]
-Status = Annotated[int, Field(ge=400, le=599, description="the HTTP status of a refusal")]
-
-
-class Options(BaseModel):
-    """What the options of all built-in hooks share: nothing unknown, nothing guessed."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class LogRequestOptions(Options):
@@ -159,6 +129,99 @@ class RateLimitOptions(Options):
     )
 
 
+class BudgetOptions(Options):
+    """The options of `budget`."""
+
+    tokens: int | None = Field(default=None, ge=1, description="how many tokens may be used")
+    cost: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="how much may be spent, in USD",
+    )
+    per: Span = Field(
+        default="day",
+        description="when it begins anew: with each of these in UTC, with each run, or never",
+    )
+    by: list[Spender] = Field(
+        default=["user"],
+        description="what is counted apart; nothing: all together",
+    )
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> Self:
+        if self.tokens is None and self.cost is None:
+            raise ValueError("a limit: give `tokens`, `cost` or both")
+        return self
+
+
+class CacheOptions(Options):
+    """The options of `cache`."""
+
+    ttl: Seconds = Field(
+        default=3600.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="how long an answer is kept, in seconds, or such as 90s, 1h, 1d",
+    )
+    max_entries: int = Field(default=1000, ge=1, description="how many answers are kept at most")
+    shared: bool = Field(
+        default=False,
+        description="one user may get an answer that was given to another",
+    )
+
+
+class InjectSystemOptions(Options):
+    """The options of `inject_system`."""
+
+    text: str | None = Field(default=None, min_length=1, description="what is put in")
+    file: str | None = Field(
+        default=None,
+        min_length=1,
+        description="the file that has the text, from the folder of this one",
+    )
+    position: Literal["before", "after", "replace"] = Field(
+        default="before",
+        description="before or after the system message, or in its place",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_text(self) -> Self:
+        if (self.text is None) == (self.file is None):
+            raise ValueError("either `text` or `file`")
+        return self
+
+
+class Route(Options):
+    """One rule of `route_model`: all that it says has to hold."""
+
+    to: str = Field(min_length=1, description="the model that is asked instead")
+    provider: str | None = Field(
+        default=None,
+        min_length=1,
+        description="whose model that is; unless said, what stands before the slash in its name",
+    )
+    models: list[Glob] | None = Field(
+        default=None, min_length=1, description="the models that were asked for"
+    )
+    users: list[Glob] | None = Field(default=None, min_length=1, description="who is asking")
+    tools: bool | list[Glob] | None = Field(
+        default=None,
+        description="whether tools are offered to the model, or one of those that are",
+    )
+    max_characters: int | None = Field(
+        default=None,
+        ge=0,
+        description="how long all messages may be together",
+    )
+
+
+class RouteModelOptions(Options):
+    """The options of `route_model`."""
+
+    rules: list[Route] = Field(min_length=1, description="tried in this order; the first one holds")
+
+
 class SchemaCheckOptions(Options):
     """The options of `schema_check`."""
 
@@ -208,4 +271,8 @@ MODELS: dict[str, type[Options]] = {
     "rate_limit": RateLimitOptions,
     "schema_check": SchemaCheckOptions,
     "require_tools": RequireToolsOptions,
+    "inject_system": InjectSystemOptions,
+    "route_model": RouteModelOptions,
+    "cache": CacheOptions,
+    "budget": BudgetOptions,
 }

@@ -2,92 +2,46 @@
 
 from __future__ import annotations
 
-import json
 import math
-import threading
 import time
-from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from checkrail.builtin.base import Builtin
+from checkrail.builtin.counters import Clock, MemoryStore, RateStore
+from checkrail.builtin.dimensions import counted, counter_key, hook_name, whose
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Block
 from checkrail.engine.points import HookPoint, Lane
-from checkrail.engine.values import ToolCall, ToolResult
 
 if TYPE_CHECKING:
+    from checkrail.actions.outside import Outside
     from checkrail.builtin.options import RateLimitOptions
 
-Clock = Callable[[], float]
+__all__ = ["BUILTIN", "MemoryStore", "RateStore", "build", "limiter", "rate_limit"]
+
 Limiter = Callable[[Event[Any]], Awaitable[Block | None]]
-
-
-class RateStore(Protocol):
-    """Where hits are counted.
-
-    `now` is this process's clock: a store that several processes share goes by its own.
-    """
-
-    async def hit(self, key: str, limit: int, per: float, now: float) -> tuple[bool, float]:
-        """Count a hit if the limit allows it; else say in how many seconds it will."""
-
-
-class MemoryStore:
-    """Counts hits in this process: never more than `limit` in any stretch of `per` seconds.
-
-    Keys whose hits are all past are forgotten, and beyond `max_keys` those that were let through
-    the longest ago.
-    """
-
-    def __init__(self, max_keys: int = 100_000) -> None:
-        self.max_keys = max_keys
-        self._hits: OrderedDict[str, tuple[float, deque[float]]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._hits)
-
-    async def hit(self, key: str, limit: int, per: float, now: float) -> tuple[bool, float]:
-        """Count a hit if the limit allows it; else say in how many seconds it will."""
-        with self._lock:
-            _, times = self._hits.get(key, (per, deque[float]()))
-            while times and times[0] + per <= now:
-                times.popleft()
-            if len(times) >= limit:
-                return False, times[0] + per - now
-            times.append(now)
-            self._hits[key] = per, times
-            self._hits.move_to_end(key)
-            self._prune(now)
-            return True, 0.0
-
-    def _prune(self, now: float) -> None:
-        while self._hits:
-            per, times = next(iter(self._hits.values()))
-            if times[-1] + per > now and len(self._hits) <= self.max_keys:
-                return
-            self._hits.popitem(last=False)
 
 
 def build(
     options: RateLimitOptions,
+    outside: Outside | None = None,
     store: RateStore | None = None,
     clock: Clock = time.monotonic,
 ) -> Limiter:
     """Make the hook."""
-    hits = MemoryStore() if store is None else store
+    own = MemoryStore() if store is None else store
     limit, per = options.limit, options.per
 
     async def rate_limit(event: Event[Any]) -> Block | None:
-        counted = {name: DIMENSIONS[name](event) for name in options.by}
-        key = json.dumps([event.point, *counted.values()])
+        found = counted(event, options.by)
+        key = counter_key(hook_name(), event.point, per, *found.values())
+        hits = own if outside is None or outside.counters is None else outside.counters
         allowed, wait = await hits.hit(key, limit, per, clock())
         if allowed:
             return None
-        whose = "".join(f" for {name} {found!r}" for name, found in counted.items() if found)
         reason = (
-            f"the limit of {limit} per {per:g} s{whose} is reached: "
+            f"the limit of {limit} per {per:g} s{whose(found)} is reached: "
             f"try again in {max(1, math.ceil(wait))} s"
         )
         return Block(reason, 429, "rate_limited")
@@ -102,26 +56,7 @@ def limiter(
     clock: Clock = time.monotonic,
 ) -> Limiter:
     """Make the hook with a store or a clock of your own."""
-    return build(BUILTIN.options(config), store, clock)  # type: ignore[arg-type]
-
-
-def _user(event: Event[Any]) -> str | None:
-    user = event.user
-    return user.identity if user is not None else getattr(event.value, "user_id", None)
-
-
-def _tool(event: Event[Any]) -> str | None:
-    return event.value.name if isinstance(event.value, (ToolCall, ToolResult)) else None
-
-
-DIMENSIONS: dict[str, Callable[[Event[Any]], str | None]] = {
-    "user": _user,
-    "agent": lambda event: event.agent_name,
-    "tool": _tool,
-    "session": lambda event: event.session_id,
-    "model": lambda event: event.model,
-}
-"""What can be counted apart; where an event does not say, it counts with all that do not."""
+    return build(BUILTIN.options(config), None, store, clock)  # type: ignore[arg-type]
 
 
 BUILTIN = Builtin(
@@ -131,6 +66,7 @@ BUILTIN = Builtin(
     lane=Lane.GATE,
     build=build,
     example={"limit": 10, "per": "1m", "by": ["user", "tool"]},
+    counts=True,
 )
 
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "db": "Bring the server's database up to date.",
     "dev": "Serve a project on this machine, and reload it.",
     "fire": "Run the hooks of a file on one event.",
+    "gateway": "Put hooks in front of models.",
     "hooks": "Show the built-in hooks.",
     "init": "Make a project that runs.",
     "keys": "Make, list and revoke API keys of the server.",
@@ -27,7 +28,11 @@ COMMANDS = {
     "runs": "See, follow and cancel runs of a server.",
     "schema": "Print what hooks outside the process are sent and may answer.",
     "serve": "Serve a project in production.",
+    "with": "Run a command with hooks in front of its models.",
 }
+
+MODULES = {"with": "with_command"}
+"""Commands whose names cannot be those of modules."""
 
 
 class LazyGroup(click.Group):
@@ -43,7 +48,8 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"checkrail.cli.{cmd_name}").command
+        module = MODULES.get(cmd_name, cmd_name)
+        command: click.Command = importlib.import_module(f"checkrail.cli.{module}").command
         return command
 
     def resolve_command(

@@ -2,6 +2,7 @@
 
 from checkrail.config.agents import AgentConfig
 from checkrail.config.blueprints import load_blueprint, load_blueprint_hooks
+from checkrail.config.gateway import GatewayConfig
 from checkrail.config.imports import load_object
 from checkrail.config.loader import Loaded, load, load_text
 from checkrail.config.problems import ConfigError, Problem
@@ -13,6 +14,7 @@ from checkrail.config.settings import Settings
 __all__ = [
     "AgentConfig",
     "ConfigError",
+    "GatewayConfig",
     "Loaded",
     "Problem",
     "Reloader",

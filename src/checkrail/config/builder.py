@@ -161,7 +161,7 @@ class Builder:
             "target_type": target.type,
             "target_name": target.name,
         }
-        for key in ("lane", "decisions", "redacts"):
+        for key in ("lane", "decisions", "redacts", "observes"):
             if known := getattr(target, key):
                 options[key] = known
         for key in ("timeout", "on_error"):

@@ -18,6 +18,8 @@ from checkrail.config.document import FORMATS, Document, parse, read
 from checkrail.config.dotenv import set_in_environment
 from checkrail.config.entries import EntryReader
 from checkrail.config.environment import Environment
+from checkrail.config.gateway import GatewayConfig
+from checkrail.config.gateway_reader import GatewayReader
 from checkrail.config.hook_section import build_hooks
 from checkrail.config.imports import Expected, load_object
 from checkrail.config.modules import files_of, importable, own_modules
@@ -53,6 +55,7 @@ class Loaded:
     secrets: Mapping[str, str] = field(repr=False, default_factory=dict)
     agents: Mapping[str, AgentConfig] = field(default_factory=dict)
     server: ServerConfig = field(default_factory=ServerConfig)
+    gateway: GatewayConfig = field(default_factory=GatewayConfig)
     folder: Path | None = None
     definitions: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
@@ -140,6 +143,7 @@ def _loaded_with(
     server = ServerReader(environment, document.base).read(
         top, variables.values, imports=bool(blueprints)
     )
+    gateway = GatewayReader(environment).read(top)
     importer = Importer(document.base, outside=outside or _outside(server))
     reader = EntryReader(report, environment, settings.defaults)
     before = {*sys.modules}
@@ -166,6 +170,7 @@ def _loaded_with(
         secrets=report.secrets,
         agents=agents,
         server=server,
+        gateway=gateway,
         folder=folder,
         definitions=top.get("definitions") or {},
     )

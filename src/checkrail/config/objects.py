@@ -70,7 +70,8 @@ def _honours(on_error: OnErrors, spec: HookSpec) -> bool:
     """Say whether a default for failures can hold for a hook: where nothing blocks, none can."""
     if "block" not in (on_error.values() if isinstance(on_error, Mapping) else (on_error,)):
         return True
-    contracts = [CONTRACTS[place.point] for place in spec.places]
+    acting = (place.point for place in spec.places if place.point not in spec.observes)
+    contracts = [CONTRACTS[point] for point in acting]
     lanes = {spec.lane or contract.lanes[0] for contract in contracts}
     return Lane.OBSERVE not in lanes and all(contract.block for contract in contracts)
 

@@ -87,8 +87,9 @@ TOP: dict[str, Check] = {
     "approvals": anything,
     "agents_api": anything,
     "dependencies": anything,
+    "gateway": anything,
 }
-"""Keys of the file itself; all from `server` on are for the run server."""
+"""Keys of the file itself; those from `server` to `dependencies` are for the run server."""
 
 DEFAULTS: dict[str, Check] = {
     "timeout": seconds,
@@ -104,7 +105,6 @@ OTHER_PARTS = frozenset(
         "channels",
         "dashboard",
         "description",
-        "gateway",
         "models",
         "name",
         "observability",

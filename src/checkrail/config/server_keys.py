@@ -104,6 +104,7 @@ DISABLED = (
     "runs",
     "crons",
     "store",
+    "gateway",
     "meta",
     "webhooks",
     "mcp",

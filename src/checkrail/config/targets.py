@@ -63,6 +63,7 @@ class Target:
     timeout: float | None = None
     warning: str = ""
     together: tuple[str, ...] = ()
+    observes: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -161,7 +162,7 @@ def _renamed(package: str) -> str:
 def target_of(entry: Entry, importer: Importer, defaults: Defaults) -> Target:
     """Make what a hook of a file calls, or raise `NotLoadedError` or `ActionError`."""
     if entry.type == "builtin":
-        return _builtin(entry, str(entry.get("builtin")), "builtin")
+        return _builtin(entry, importer, str(entry.get("builtin")), "builtin")
     if entry.type == "python":
         return _python(entry, importer)
     return _action(entry, importer, defaults)
@@ -189,7 +190,7 @@ def _never(_event: Event[Any]) -> None:
 def _python(entry: Entry, importer: Importer) -> Target:
     path, module, function = (entry.get(key) for key in ("path", "module", "function"))
     if module == BUILTIN_MODULE:
-        return _builtin(entry, function, "function")
+        return _builtin(entry, importer, function, "function")
     if is_off(entry.said.keys):
         check_name(path.rpartition(":")[0] if path else module, "path" if path else "module")
         return stand_in(entry)
@@ -211,7 +212,7 @@ def _adapted(entry: Entry, fn: Callable[..., Any]) -> Callable[..., Any]:
     return adapt(fn)
 
 
-def _builtin(entry: Entry, name: str, key: str) -> Target:
+def _builtin(entry: Entry, importer: Importer, name: str, key: str) -> Target:
     from checkrail.builtin import BUILTINS
 
     if name not in BUILTINS:
@@ -219,12 +220,25 @@ def _builtin(entry: Entry, name: str, key: str) -> Target:
         near = suggestion(name, BUILTINS).strip(" ()")
         raise NotLoadedError(f"unknown built-in hook {name!r}", expected, near, key)
     builtin = BUILTINS[name]
-    fn = builtin.make(entry.get("config", {}))
+    if any(place.point in builtin.observes for place in places(entry.point)):
+        found = f"{name} under {entry.point}, where it only looks on"
+        raise NotLoadedError(found, f"it under {builtin.points[0]}", "", key)
+    config = entry.get("config", {})
+    importer.files |= builtin.named_files(config, importer.base)
+    fn = builtin.make(config, base=importer.base, outside=importer.outside)
     lane = None if _in_background(entry) else builtin.lane
     redacts = name == "redact"
     on_error = _closed(entry) if redacts else None
     together = builtin.points if builtin.together else ()
-    return Target(fn, name, lane=lane, on_error=on_error, redacts=redacts, together=together)
+    return Target(
+        fn,
+        name,
+        lane=lane,
+        on_error=on_error,
+        redacts=redacts,
+        together=together,
+        observes=builtin.observes,
+    )
 
 
 def _in_background(entry: Entry) -> bool:

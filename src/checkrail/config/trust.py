@@ -12,6 +12,7 @@ from typing import Any
 
 from checkrail.actions.errors import ActionError
 from checkrail.actions.outbound_errors import OutboundRefused
+from checkrail.builtin import BUILTINS
 from checkrail.config.agent_keys import AUTONOMOUS, kind_of_agent
 from checkrail.config.agent_models import is_import
 from checkrail.config.agent_tools import OTHER_AGENT
@@ -98,9 +99,18 @@ class Trust:
             if _SECRET_HEADERS.fullmatch(name):
                 at = (*where, "headers", name)
                 self._refuse(at, f"the header {name!r}", "a named hook of a file that has it")
+        self._files(given, where)
         self._place(given.get("url"), (*where, "url"))
         if "$ref" in given:
             self._referring(given, where)
+
+    def _files(self, given: Mapping[str, Any], where: Where) -> None:
+        """See that no file of this machine is read, which the model might then tell."""
+        builtin = BUILTINS.get(str(given.get("builtin")))
+        config = dict(_members(given.get("config")))
+        for name in builtin.files if builtin else ():
+            if name in config:
+                self._refuse((*where, "config", name), "a file of the server", "the text itself")
 
     def _referring(self, given: Mapping[str, Any], where: Where) -> None:
         """See that a hook that is defined elsewhere does what it does there.

@@ -72,6 +72,8 @@ class Bound:
         self.shadow = spec.mode == "shadow"
         self.spawns = spec.thread or _spawns(getattr(spec.fn, "__code__", None))
         self.lane: Lane = spec.lane or self.contract.lanes[0]
+        if place.point in spec.observes:
+            self.lane = Lane.OBSERVE
         _check(self)
         self.policy = _policy(self)
         self.entry: Entry = _entry(self, place)
@@ -114,8 +116,11 @@ def _check(bound: Bound) -> None:
 
 
 def _may_block(bound: Bound) -> bool:
-    """Say whether a failure may block. At a finish hook `block` is known, and means: log louder."""
-    if bound.declared == "on_run_finish":
+    """Say whether a failure may block, or need not: it is then meant for the hook's other points.
+
+    At a finish hook `block` is known, and means: log louder.
+    """
+    if bound.declared == "on_run_finish" or bound.point in bound.spec.observes:
         return True
     return bound.contract.block and bound.lane is not Lane.OBSERVE
 
@@ -175,7 +180,8 @@ def _entry(bound: Bound, place: Place) -> Entry:
     if spec.config:
         fn = _configured(fn, spec.config)
         when = _configured(when, spec.config) if when is not None else None
-    tests = [test for test in (place.guard, matcher(spec.match), when) if test is not None]
+    own = () if place.point in spec.observes else (matcher(spec.match), when)
+    tests = [test for test in (place.guard, *own) if test is not None]
     kind = 2 * is_async + with_value
     return bound, fn, _every(tests), kind
 

@@ -36,7 +36,11 @@ _FAILURE_MODES = {"failopen": "continue", "failclosed": "block"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookSpec:
-    """One hook as it was declared, checked and with its defaults filled in."""
+    """One hook as it was declared, checked and with its defaults filled in.
+
+    `observes` are those of its points where it only looks on, at what became of what it let pass
+    elsewhere: its lane, its matchers and its `when` hold at its other points.
+    """
 
     name: str
     fn: Callable[..., Any]
@@ -61,6 +65,7 @@ class HookSpec:
     target_name: str = ""
     decisions: frozenset[Decision] | None = None
     redacts: bool = False
+    observes: frozenset[str] = frozenset()
     said: frozenset[str] = frozenset()
 
     @property
@@ -118,6 +123,7 @@ OPTIONS = frozenset(
         "target_name",
         "decisions",
         "redacts",
+        "observes",
         *FIELDS,
     },
 )
@@ -134,6 +140,7 @@ TAKEN_OVER = (
     "target_type",
     "decisions",
     "redacts",
+    "observes",
 )
 """The options that a `HookSpec` takes as they were said."""
 

@@ -41,3 +41,4 @@ class HookOptions(TypedDict, total=False):
     target_name: str
     decisions: frozenset[Decision] | None
     redacts: bool
+    observes: frozenset[str]

@@ -11,10 +11,11 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp
 
 from checkrail.engine.errors import CheckrailError
+from checkrail.server import gateway
 from checkrail.server.answers import handle_errors
 from checkrail.server.auth import Guard
 from checkrail.server.auth.guard import Custom
@@ -41,17 +42,21 @@ def build(services: Services, own: Any = None) -> ASGIApp:
     )
     app.state.services = services
     handle_errors(app)
-    app.router.routes.extend(_routes(services.config.http.disabled))
+    disabled = services.config.http.disabled
+    if services.gateway is not None and "gateway" not in disabled:
+        app.router.routes.append(Mount(gateway.PATH, services.gateway, name="gateway"))
+    app.router.routes.extend(_routes(disabled))
     custom: Custom = "none"
     if own is not None:
         app.mount("/", own)
         custom = "guarded" if services.config.http.enable_custom_route_auth else "open"
-    app.add_middleware(BodyLimit, most=services.config.limits.body_bytes)
+    limit = services.config.limits.body_bytes
+    app.add_middleware(BodyLimit, most=limit, apart=f"{gateway.PATH}/")
     app.add_middleware(
         Guard,
         authenticator=services.authenticator,
         custom=custom,
-        body_limit=services.config.limits.body_bytes,
+        body_limit=limit,
     )
     cors = services.authenticator.cors
     return app if cors is None else cors.wrap(app)

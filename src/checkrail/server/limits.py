@@ -14,15 +14,19 @@ class TooLarge(Exception):
 
 
 class BodyLimit:
-    """Refuses bodies that are too large, as plain ASGI, before anybody reads them whole."""
+    """Refuses bodies that are too large, as plain ASGI, before anybody reads them whole.
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
+    What is under the path `apart` has a limit of its own.
+    """
+
+    def __init__(self, app: ASGIApp, most: int, apart: str = "") -> None:
         self.app = app
         self.most = most
+        self.apart = apart
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, and count what is read of it."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or (self.apart and scope["path"].startswith(self.apart)):
             await self.app(scope, receive, send)
             return
         length = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")

@@ -14,6 +14,7 @@ from checkrail.actions.outbound import Outbound
 from checkrail.adapters.langchain import install
 from checkrail.config.server import ServerConfig
 from checkrail.engine.errors import CheckrailError
+from checkrail.gateway.upstreams import Upstreams
 from checkrail.runs.agents import sync_agents
 from checkrail.runs.graphs.checkpoints import open_checkpointer, open_store
 from checkrail.runs.graphs.loading import Graphs
@@ -22,9 +23,11 @@ from checkrail.runs.made_agents import MadeAgents
 from checkrail.runs.parts import RunSettings
 from checkrail.runs.service import Runs, open_runs
 from checkrail.server.auth import Authenticator, Cors, choose
+from checkrail.server.gateway import mounted
 from checkrail.server.project import Project
 from checkrail.server.services import Services
 from checkrail.store import keys, migrate
+from checkrail.store.counting import StoredCounters
 from checkrail.store.database import Database
 from checkrail.store.engines import open_engine, sqlite_url
 
@@ -115,14 +118,24 @@ async def open_services(project: Project, *, dev: bool = False) -> AsyncIterator
             )
         )
         stack.push_async_callback(agents.close)
+        authenticator = _authenticator(project, runs.parts.database)
+        upstreams = Upstreams(project.loaded.gateway.upstreams)
+        stack.push_async_callback(upstreams.close)
         yield Services(
             config=config,
             runs=runs,
             graphs=graphs,
             checkpointer=saver,
             store=store,
-            authenticator=_authenticator(project, runs.parts.database),
+            authenticator=authenticator,
             made=agents.made,
+            gateway=mounted(
+                project.loaded.gateway,
+                project.registry,
+                upstreams,
+                authenticator,
+                runs.parts.database,
+            ),
             extras={"metrics": metrics},
         )
         await project.registry.aclose()
@@ -161,6 +174,7 @@ class _Agents:
         """Let hooks reach others, read the agents, and keep up with those that change."""
         project, database = self._project, runs.parts.database
         project.outside.outbound, project.outside.agents = self._outbound, runs.hook_runs
+        project.outside.counters = StoredCounters(database)
         await database.write(lambda tx: sync_agents(tx, project.described(), time.time()))
         self.made = MadeAgents(
             database,

@@ -12,6 +12,7 @@ from checkrail.server.auth import Access, Authenticator, Caller, caller_of
 
 if TYPE_CHECKING:
     from checkrail.config.server import ServerConfig
+    from checkrail.gateway.app import GatewayApp
     from checkrail.runs.catalogue import Catalogue
     from checkrail.runs.graphs.loading import Graphs
     from checkrail.runs.made_agents import MadeAgents
@@ -30,6 +31,7 @@ class Services:
     store: Any
     authenticator: Authenticator
     made: MadeAgents | None = None
+    gateway: GatewayApp | None = None
     open_streams: int = 0
     extras: dict[str, Any] = field(default_factory=dict)
 

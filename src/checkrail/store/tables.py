@@ -396,3 +396,13 @@ api_keys = Table(
     Column("created_at", Double, nullable=False),
     Column("revoked_at", Double),
 )
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("window_start", Double, primary_key=True),
+    Column("amount", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),  # nobody asks for it after that
+    Index("counters_by_expiry", "expires_at"),
+)

@@ -16,6 +16,7 @@ from checkrail.server.auth.table import (
     ASSISTANTS,
     CRONS,
     EVENTS,
+    GATEWAY,
     HOOKS,
     RUNNER,
     RUNS,
@@ -111,6 +112,12 @@ def test_hooks_are_for_admins_and_a_runner_s_routes_for_runners():
     assert {rule.needs for rule in HOOKS} == {"admin"}
     assert {rule.needs for rule in RUNNER if rule.path != "/runners"} == {"runner"}
     assert {rule.needs for rule in RUNNER if rule.path == "/runners"} == {"admin"}
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
+def test_everything_of_the_gateway_is_for_members(method):
+    assert {rule.needs for rule in GATEWAY} == {"member"}
+    assert TABLE.find(method, "/gateway/v1/chat/completions").rule in GATEWAY
 
 
 def test_only_what_tells_nothing_about_anybody_is_public():

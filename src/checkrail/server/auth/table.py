@@ -162,9 +162,15 @@ RUNNER = (
     Rule("POST", "/runner/runs/{run_id}/events", "runner"),
     Rule("POST", "/runner/runs/{run_id}/points", "runner"),
     Rule("POST", "/runner/runs/{run_id}/completed", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/left", "runner"),
     Rule("POST", "/runner/runs/{run_id}/failed", "runner"),
     Rule("POST", "/runner/runs/{run_id}/stopped", "runner"),
     Rule("POST", "/runner/deregister", "runner"),
+)
+
+GATEWAY = tuple(
+    Rule(method, "/gateway/{path:path}", "member")
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
 )
 
 TABLE = Rules(
@@ -181,6 +187,7 @@ TABLE = Rules(
         *CRONS,
         *STORE,
         *RUNNER,
+        *GATEWAY,
     )
 )
 

@@ -1,0 +1,162 @@
+"""`budget`: lets so many tokens be used in a time, or so much be spent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from checkrail.builtin.base import Builtin
+from checkrail.builtin.counters import AmountStore, Clock, MemoryAmounts
+from checkrail.builtin.dimensions import counted, counter_key, hook_name, whose
+from checkrail.builtin.open_calls import OpenCalls, call_id
+from checkrail.builtin.usage import cost, total_tokens
+from checkrail.builtin.windows import Window, window_at
+from checkrail.engine.event import Event
+from checkrail.engine.outcomes import Block, Fail, Outcome
+from checkrail.engine.points import HookPoint, Lane
+from checkrail.engine.values import AssistantMessage, ModelRequest
+
+if TYPE_CHECKING:
+    from checkrail.actions.outside import Outside
+    from checkrail.builtin.options import BudgetOptions
+
+Keeper = Callable[[Event[Any], Any], Awaitable[Outcome | None]]
+
+Spenders = tuple[str | None, ...]
+"""Whose budget it is: a name for each thing that is counted apart, in the order of `by`."""
+
+_NO_RUN = "built-in hook 'budget' goes by the run with `per: run`: fire its points with a run_id"
+
+
+class _Budget:
+    """What one hook allows, and where it is counted."""
+
+    def __init__(
+        self,
+        options: BudgetOptions,
+        outside: Outside | None,
+        store: AmountStore | None,
+        clock: Clock,
+    ) -> None:
+        self._options = options
+        self._outside = outside
+        self._own = MemoryAmounts(clock=clock) if store is None else store
+        self._clock = clock
+        self._calls: OpenCalls[Spenders] = OpenCalls()
+        limits = {"tokens": options.tokens, "cost": options.cost}
+        self._limits = {unit: limit for unit, limit in limits.items() if limit is not None}
+
+    @property
+    def _store(self) -> AmountStore:
+        given = None if self._outside is None else self._outside.counters
+        return self._own if given is None else given
+
+    async def check(self, event: Event[Any]) -> Outcome | None:
+        """Refuse a request whose budget is used up."""
+        options, now = self._options, self._clock()
+        if options.per == "run" and event.run_id is None:
+            return Fail(_NO_RUN, "run_id_missing")
+        found = counted(event, options.by)
+        spenders = tuple(found.values())
+        self._calls.asked(event, spenders)
+        window = window_at(options.per, now)
+        keys = self._keys(event, spenders)
+        amounts = await self._store.used([*keys.values()], window.start)
+        for (unit, limit), amount in zip(self._limits.items(), amounts, strict=True):
+            if amount >= limit:
+                told = f"{shown(limit, unit)} per {options.per}{whose(found)}"
+                if options.per == "total":
+                    told = f"{shown(limit, unit)} in total{whose(found)}"
+                used = f"{shown(amount, unit)} are used"
+                reason = f"the budget of {told} is used up, {used}: {self._free(window, now)}"
+                return Block(reason, 429, "budget_exceeded")
+        return None
+
+    async def add(self, event: Event[Any]) -> None:
+        """Add what an answer used; a request that this hook never saw is not its business."""
+        asked = self._calls.answered(event)
+        if not asked and call_id(event) is not None:
+            return
+        here = tuple(counted(event, self._options.by).values())
+        spenders = self._likeliest(asked, here)
+        usage = event.original.usage  # what was used, whatever hooks made of the answer
+        used = {"tokens": total_tokens(usage), "cost": cost(usage)}
+        keys = self._keys(event, spenders)
+        amounts = {key: float(amount) for unit, key in keys.items() if (amount := used[unit])}
+        if amounts:
+            window = window_at(self._options.per, self._clock())
+            await self._store.add(amounts, window.start, window.until)
+
+    def _keys(self, event: Event[Any], spenders: Spenders) -> dict[str, str]:
+        per = self._options.per
+        run = (event.run_id,) if per == "run" else ()
+        name = hook_name()
+        return {unit: counter_key(name, unit, per, *run, *spenders) for unit in self._limits}
+
+    def _likeliest(self, asked: list[Spenders], here: Spenders) -> Spenders:
+        """Choose among requests that an answer may belong to: models answer under longer names."""
+        if len(asked) > 1 and "model" in self._options.by:
+            place = self._options.by.index("model")
+            asked = [one for one in asked if (here[place] or "").startswith(one[place] or "")]
+            asked.sort(key=lambda one: -len(one[place] or ""))
+        return asked[0] if asked else here
+
+    def _free(self, window: Window, now: float) -> str:
+        if window.end is not None:
+            return f"it is free again at {window.told_end(now)}"
+        return "another run has its own" if self._options.per == "run" else "it does not begin anew"
+
+
+def shown(amount: float, unit: str) -> str:
+    """Tell an amount with its unit."""
+    if unit == "tokens":
+        return f"{int(amount)} tokens"
+    return f"{amount:.6f}".rstrip("0").rstrip(".") + " USD"
+
+
+def build(
+    options: BudgetOptions,
+    outside: Outside | None = None,
+    store: AmountStore | None = None,
+    clock: Clock = time.time,
+) -> Keeper:
+    """Make the hook."""
+    kept = _Budget(options, outside, store, clock)
+
+    async def budget(event: Event[Any], value: Any) -> Outcome | None:
+        if isinstance(value, AssistantMessage):
+            await kept.add(event)
+            return None
+        BUILTIN.expect(event, value, ModelRequest)
+        return await kept.check(event)
+
+    return budget
+
+
+def keeper(
+    config: Mapping[str, Any],
+    *,
+    store: AmountStore | None = None,
+    clock: Clock = time.time,
+) -> Keeper:
+    """Make the hook with a store or a clock of your own."""
+    return build(BUILTIN.options(config), None, store, clock)  # type: ignore[arg-type]
+
+
+BUILTIN = Builtin(
+    name="budget",
+    summary="blocks with 429 when the tokens or the money of a user, a key or the like are used up",
+    points=(HookPoint.BEFORE_LLM_CALL, HookPoint.AFTER_LLM_CALL),
+    lane=Lane.GATE,
+    build=build,
+    example={"tokens": 100_000, "cost": 2.5, "per": "day", "by": ["user"]},
+    together=True,
+    observes=frozenset({HookPoint.AFTER_LLM_CALL}),
+    counts=True,
+)
+
+
+async def budget(event: Event[Any], value: Any) -> Outcome | None:
+    """Refuse what goes over the budget, and add what was used."""
+    return await BUILTIN.at(event)(event, value)  # type: ignore[no-any-return]

@@ -1,0 +1,63 @@
+"""What limits and budgets are counted by: whose, and for what."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from checkrail.engine.chain import hook_at_work
+from checkrail.engine.event import Event
+from checkrail.engine.values import ToolCall, ToolResult
+
+LONGEST = 500
+
+
+def _user(event: Event[Any]) -> str | None:
+    user = event.user
+    return user.identity if user is not None else getattr(event.value, "user_id", None)
+
+
+def _tool(event: Event[Any]) -> str | None:
+    return event.value.name if isinstance(event.value, (ToolCall, ToolResult)) else None
+
+
+def _key(event: Event[Any]) -> str | None:
+    named = event.metadata.get("api_key")
+    return named if isinstance(named, str) else None
+
+
+DIMENSIONS: dict[str, Callable[[Event[Any]], str | None]] = {
+    "key": _key,
+    "user": _user,
+    "agent": lambda event: event.agent_name,
+    "tool": _tool,
+    "session": lambda event: event.session_id,
+    "model": lambda event: event.model,
+}
+"""What can be counted apart; where an event does not say, it counts with all that do not."""
+
+
+def counted(event: Event[Any], by: Iterable[str]) -> dict[str, str | None]:
+    """Read from an event what it is counted by."""
+    return {name: DIMENSIONS[name](event) for name in by}
+
+
+def whose(found: Mapping[str, str | None]) -> str:
+    """Tell whose count it is; nothing if the event does not say."""
+    return "".join(f" for {name} {value!r}" for name, value in found.items() if value)
+
+
+def hook_name() -> str:
+    """Name the hook at work by its level and its name, as other processes know it too."""
+    bound = hook_at_work()
+    return "" if bound is None else bound.key
+
+
+def counter_key(*parts: Any) -> str:
+    """Name a count so that no two are one, whatever their parts contain."""
+    written = json.dumps(parts)
+    if len(written) <= LONGEST:
+        return written
+    return "sha256:" + hashlib.sha256(written.encode()).hexdigest()

@@ -1,0 +1,67 @@
+"""What `checkrail gateway` and `checkrail with` have in common."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+from checkrail.cli.app import REFUSED_FILE
+from checkrail.cli.files import tell
+from checkrail.engine.extras import needs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from checkrail.engine.scope import Sink
+    from checkrail.gateway.opening import OpenGateway
+
+OPTIONS: dict[str, Any] = {
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "lifespan": "on",
+    "timeout_graceful_shutdown": 3,
+    "timeout_keep_alive": 75,  # longer than clients keep a connection
+    "ws": "none",
+}
+"""What uvicorn is told in every case."""
+
+_CHATTY = ("aiohttp", "asyncio", "uvicorn", "watchfiles")
+
+
+def opened(
+    config: str | None, hooks: str | None, *, sink: Sink | Iterable[Sink] | None = None
+) -> OpenGateway:
+    """Load the files of a gateway, or tell what is wrong with them and leave."""
+    with needs("aiohttp", "the gateway", "gateway"):
+        import aiohttp  # noqa: F401
+    with needs("uvicorn", "the gateway", "gateway"):
+        import uvicorn  # noqa: F401
+    from checkrail.config.hook_files import find_gateway_files
+    from checkrail.config.problems import ConfigError
+    from checkrail.gateway.opening import OpenGateway
+
+    try:
+        return OpenGateway(find_gateway_files(config, hooks), sink=sink)
+    except ConfigError as error:
+        tell(error.problems, "red")
+        sys.exit(REFUSED_FILE)
+
+
+def log_to_stderr(level: int) -> None:
+    """Show what hooks and the gateway log."""
+    form = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    logging.basicConfig(level=level, format=form, stream=sys.stderr)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
+def base_urls(address: str) -> dict[str, str]:
+    """Give the variables by which SDKs find a gateway."""
+    openai = f"{address}/v1"
+    return {
+        "OPENAI_BASE_URL": openai,
+        "OPENAI_API_BASE": openai,
+        "ANTHROPIC_BASE_URL": address,
+    }

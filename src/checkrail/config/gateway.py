@@ -1,0 +1,81 @@
+"""What a file says of the gateway: where models are, who may call, and what answers cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+FORMATS = ("chat", "messages", "responses")
+"""The APIs that the gateway speaks, by the names of their formats."""
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamConfig:
+    """A place where models are, for one API.
+
+    `models` are patterns of the names that it takes. Without a `key`, that of the caller is passed
+    on. `retries` come before the first byte of an answer. Without a `provider`, it is the prefix of
+    a model's name, as in groq/llama3, or else the upstream's name.
+    """
+
+    name: str
+    format: str
+    url: str
+    models: tuple[str, ...] = ("*",)
+    key: str | None = field(default=None, repr=False)
+    provider: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout_seconds: float = 600.0
+    connect_seconds: float = 10.0
+    first_byte_seconds: float = 600.0
+    retries: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PriceConfig:
+    """What a million tokens cost in USD, for the models whose names fit a pattern.
+
+    Without other prices, tokens that were read from a cache or put into one cost what input does.
+    """
+
+    model: str
+    input: float
+    output: float
+    cached: float | None = None
+    cache_write: float | None = None
+
+
+OPENAI = "https://api.openai.com/v1"
+ANTHROPIC = "https://api.anthropic.com"
+
+
+def public_upstreams(
+    openai: str = OPENAI, anthropic: str = ANTHROPIC
+) -> tuple[UpstreamConfig, ...]:
+    """Give OpenAI and Anthropic, which get the keys of their callers."""
+    return (
+        UpstreamConfig("openai", "chat", openai, provider="openai"),
+        UpstreamConfig("openai", "responses", openai, provider="openai"),
+        UpstreamConfig("anthropic", "messages", anthropic, provider="anthropic"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """Everything that a file says of the gateway.
+
+    `keys` are the gateway's own, by their names: with them, only callers who have one get through.
+    `blocked_tool` says what becomes of a tool call that a hook blocked. `ask_usage` lets a stream
+    tell what it used where a hook wants to know. `prices` are tried in their order.
+    """
+
+    upstreams: tuple[UpstreamConfig, ...] = public_upstreams()
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    blocked_tool: Literal["text", "drop", "continue"] = "text"
+    keep_alive_seconds: float = 15.0
+    ask_usage: bool = True
+    body_bytes: int = 32 * MIB
+    prices: tuple[PriceConfig, ...] = ()

@@ -1,0 +1,248 @@
+"""Reading what a file says of the gateway."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from checkrail.actions.this_machine import is_loopback
+from checkrail.config.environment import Environment
+from checkrail.config.gateway import (
+    ANTHROPIC,
+    FORMATS,
+    OPENAI,
+    GatewayConfig,
+    PriceConfig,
+    UpstreamConfig,
+)
+from checkrail.config.kinds import (
+    Check,
+    Choice,
+    Kind,
+    ListOf,
+    anything,
+    count,
+    fitting,
+    flag,
+    patterns,
+    seconds,
+    secret,
+    secrets,
+    text,
+)
+from checkrail.config.problems import Report, Where, described
+from checkrail.config.server_keys import positive
+from checkrail.engine.matchers import compiled
+
+_WORDS = {"openai": ("chat", "responses"), "anthropic": ("messages",)}
+"""Words for the formats of those who made them."""
+
+_KNOWN: dict[str, dict[str, Any]] = {
+    "openai": {"url": OPENAI, "format": "openai", "provider": "openai"},
+    "anthropic": {"url": ANTHROPIC, "format": "anthropic", "provider": "anthropic"},
+}
+"""What need not be said of upstreams of these names."""
+
+_FORMAT = ListOf(Choice((*FORMATS, *_WORDS)), "a format or a list of formats", or_one=True)
+_URL = "a URL such as https://api.example.com/v1"
+_NAME = re.compile(r"\w+(?:[-.]\w+)*")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OURS = frozenset(
+    {"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "upgrade"}
+)
+_LEAST_KEY = 16
+_LEAST_SECRET = 8
+
+
+def _is_price(value: Any) -> bool:
+    return seconds.fits(value) or (value == 0 and not isinstance(value, bool))
+
+
+price = Kind("USD, a number, 0 or more", _is_price)
+
+_UPSTREAM: dict[str, Check] = {
+    "url": secret,
+    "format": _FORMAT,
+    "models": patterns,
+    "key": secret,
+    "provider": text,
+    "headers": secrets,
+    **dict.fromkeys(("timeout_seconds", "connect_seconds", "first_byte_seconds"), seconds),
+    "retries": count,
+}
+
+_PRICE: dict[str, Check] = dict.fromkeys(("input", "output", "cached", "cache_write"), price)
+
+GATEWAY: dict[str, Check] = {
+    "upstreams": anything,
+    "keys": secrets,
+    "blocked_tool": Choice(("text", "drop", "continue")),
+    "keep_alive_seconds": seconds,
+    "ask_usage": flag,
+    "body_bytes": positive,
+    "prices": anything,
+}
+
+
+class GatewayReader:
+    """Reads the gateway's section of one file; what is wrong with it is reported."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.report: Report = environment.report
+        self.environment = environment
+
+    def read(self, top: Mapping[str, Any]) -> GatewayConfig:
+        """Read everything; what is not said is as `GatewayConfig` has it."""
+        where = ("gateway",)
+        said = fitting(top.get("gateway"), GATEWAY, where, self.report)
+        if said.get("upstreams") is not None:
+            said["upstreams"] = self._upstreams(said["upstreams"], (*where, "upstreams"))
+        if "keys" in said:
+            said["keys"] = self._keys(said["keys"], (*where, "keys"))
+        if said.get("prices") is not None:
+            said["prices"] = self._prices(said["prices"], (*where, "prices"))
+        return GatewayConfig(**{key: value for key, value in said.items() if value is not None})
+
+    def _upstreams(self, given: Any, where: Where) -> tuple[UpstreamConfig, ...]:
+        if not isinstance(given, dict) or not given:
+            found = "none" if given == {} else f"found {described(given)}"
+            self.report.add(where, found, "upstreams by their names")
+            return ()
+        return tuple(
+            upstream
+            for name, item in given.items()
+            for upstream in self._upstream(name, item, (*where, name))
+        )
+
+    def _upstream(self, name: str, given: Any, where: Where) -> Iterable[UpstreamConfig]:
+        """Give an upstream, once for each of its formats."""
+        before = len(self.report.problems)
+        if not _NAME.fullmatch(name):
+            self.report.add(where, f"the name {name!r}", "letters, digits, and - _ . between them")
+        said = {**_KNOWN.get(name, {}), **fitting(given, _UPSTREAM, where, self.report)}
+        formats = said.pop("format", "chat")
+        said["url"] = self._url(said.get("url"), where)
+        said["models"] = self._patterns(said.get("models", "*"), (*where, "models"))
+        said["headers"] = self._headers(said.get("headers", {}), (*where, "headers"))
+        if "key" in said:
+            said["key"] = self._key(said["key"], (*where, "key"), f"(the key of {name})")
+        if len(self.report.problems) > before:
+            return ()
+        words = [formats] if isinstance(formats, str) else formats
+        spoken = dict.fromkeys(each for word in words for each in _WORDS.get(word, (word,)))
+        return [UpstreamConfig(name, each, **said) for each in spoken]
+
+    def _url(self, given: str | None, where: Where) -> str | None:
+        if given is None:
+            self.report.add(where, "`url` is missing", _URL)
+            return None
+        where = (*where, "url")
+        before = len(self.report.problems)
+        found = self.environment.secret(given, where).strip()
+        if len(self.report.problems) > before:
+            return None
+        wrong = wrong_url(found)
+        if wrong:
+            self.report.add(where, wrong, _URL)
+            return None
+        if found.startswith("http:") and not is_loopback(urlsplit(found).hostname or ""):
+            self.report.warn(where, "keys and prompts go there unencrypted", "write https://…")
+        return str(found)
+
+    def _patterns(self, given: Any, where: Where) -> tuple[str, ...]:
+        single = isinstance(given, str)
+        for number, pattern in enumerate([given] if single else given):
+            self._compiled(pattern, where if single else (*where, number))
+        return (given,) if single else tuple(given)
+
+    def _compiled(self, pattern: str, where: Where) -> bool:
+        try:
+            compiled(pattern)
+        except re.error as error:
+            found = f"{described(pattern)}, which is no regular expression: {error}"
+            self.report.add(where, found, "a name, a glob, or /a regular expression/")
+            return False
+        return True
+
+    def _headers(self, given: Mapping[str, str], where: Where) -> dict[str, str]:
+        found = {}
+        for name, value in given.items():
+            at = (*where, name)
+            if not _HEADER.fullmatch(name):
+                self.report.add(at, f"the name {name!r}", "the name of a header")
+            elif name.lower() in _OURS:
+                self.report.add(at, f"the header {name!r}, which the gateway writes itself")
+            else:
+                found[name] = self._key(value, at, f"(the header {name})", spaces=True)
+        return found
+
+    def _keys(self, given: Mapping[str, str], where: Where) -> dict[str, str]:
+        if not given:
+            self.report.add(where, "no keys", "keys by their names", "leave it out for none")
+        found: dict[str, str] = {}
+        for name, value in given.items():
+            at = (*where, name)
+            if not _NAME.fullmatch(name):
+                self.report.add(at, f"the name {name!r}", "letters, digits, and - _ . between them")
+            before = len(self.report.problems)
+            key = self._key(value, at, f"(the key {name})")
+            if len(self.report.problems) > before:
+                continue
+            if len(key) < _LEAST_KEY:
+                expected = f"a key of {_LEAST_KEY} characters or more"
+                self.report.add(at, f"a key of {len(key)} characters", expected)
+            elif key in found.values():
+                self.report.add(at, "the same key as that of another name", "each key once")
+            found[name] = key
+        return found
+
+    def _key(self, given: str, where: Where, shown: str, *, spaces: bool = False) -> str:
+        """Read a text that goes into a header and into no message."""
+        before = len(self.report.problems)
+        found = str(self.environment.secret(given, where)).strip()
+        if len(self.report.problems) > before:
+            return ""
+        if len(found) >= _LEAST_SECRET:
+            self.report.secrets.setdefault(found, shown)
+        plain = found.isascii() and found.isprintable()
+        if not found or not plain or (" " in found and not spaces):
+            self.report.add(where, "a text that no header can carry", "plain letters and digits")
+        return found
+
+    def _prices(self, given: Any, where: Where) -> tuple[PriceConfig, ...]:
+        if not isinstance(given, dict):
+            expected = "prices by patterns of models' names"
+            self.report.add(where, f"found {described(given)}", expected)
+            return ()
+        found = []
+        for pattern, item in given.items():
+            at = (*where, pattern)
+            said = fitting(item, _PRICE, at, self.report)
+            known = item if isinstance(item, dict) else {}
+            for key in ("input", "output") if item is None or known else ():
+                if key in known:
+                    continue
+                self.report.add(at, f"`{key}` is missing", "USD for a million tokens")
+            if self._compiled(pattern, at) and said.keys() >= {"input", "output"}:
+                found.append(PriceConfig(pattern, **said))
+        return tuple(found)
+
+
+def wrong_url(url: str) -> str:
+    """Say what is wrong with the address of an upstream, without showing it."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "something that is no URL"
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        return "something that is no URL of the web"
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return "a URL with letters that none may have"
+    if parts.username is not None or parts.password is not None:
+        return "a URL with a name or a password, which belong under `key` or `headers`"
+    if parts.query or parts.fragment:
+        return "a URL with a query or a fragment"
+    return ""

@@ -1,0 +1,1 @@
+"""The gateway in front of models: hooks on what goes to them and on what comes back."""

@@ -1,0 +1,109 @@
+"""Tool calls in an answer: hooks see each of them, and a blocked one is not left as it was."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checkrail.agent.exchange import failed
+from checkrail.agent.messages import UNPARSED, Message, is_call, tool_message, unparsed_in
+from checkrail.engine.points import Decision, HookPoint
+from checkrail.engine.scope import Scope
+from checkrail.engine.values import AssistantMessage, ToolCall
+from checkrail.gateway.holding import is_guarded
+from checkrail.gateway.verdicts import broken, survived, together
+
+PLAIN = {"tool_calls": "stop", "function_call": "stop", "tool_use": "end_turn"}
+"""What an answer that calls no tool says in place of the stop reason of one that does."""
+
+NOT_MADE = "it was not called, because another call beside it was blocked: call it again if needed"
+NOT_JSON = "its arguments are no JSON object, so that no rule can be applied to them"
+NO_STAND_IN = "a hook has a result for it, but a gateway cannot answer in place of a tool"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A call as hooks left it, why it is blocked, if it is, and what they inject after it."""
+
+    call: ToolCall
+    blocked: str | None = None
+    inject: Sequence[Message] = ()
+
+
+async def judged(scope: Scope, message: AssistantMessage, unparsed: Container[str]) -> list[Judged]:
+    """Show the calls of an answer to hooks, side by side.
+
+    `unparsed` are the calls whose arguments are no JSON. Nobody can judge those, and so they are
+    blocked where any hook might have had something to say of them.
+    """
+    works = [
+        _judged(
+            scope.bind(tool_call_id=call.id),
+            call,
+            readable=bool(call.args) or call.id not in unparsed,
+        )
+        for call in message.tool_calls
+    ]
+    return await together(works)
+
+
+async def _judged(at: Scope, call: ToolCall, *, readable: bool) -> Judged:
+    if not readable:
+        return Judged(call, NOT_JSON if is_guarded(at, call) else None)
+    context = at.context.run_id or call.context
+    shown = call if context == call.context else dataclasses.replace(call, context=context)
+    verdict = await at.fire(HookPoint.BEFORE_TOOL_CALL, shown)
+    left: ToolCall = verdict.subject
+    if not is_call(left):
+        raise broken("hooks made a tool call that is none: it needs a name and a dict of args")
+    survived(verdict)
+    if left is not shown:
+        left = dataclasses.replace(left, id=call.id, context=call.context)
+    left = call if left is shown or left == call else left
+    if verdict.decision is Decision.BLOCK:
+        return Judged(left, verdict.reason)
+    if verdict.decision is Decision.REPLACE:
+        return Judged(left, NO_STAND_IN)
+    return Judged(left, None, verdict.inject)
+
+
+def applied(message: AssistantMessage, calls: Sequence[Judged], *, told: bool) -> AssistantMessage:
+    """Give an answer without its blocked calls; if it is `told`, a text says why."""
+    left = [each.call for each in calls if each.blocked is None]
+    same = len(left) == len(message.tool_calls)
+    if same and all(new is old for new, old in zip(left, message.tool_calls, strict=True)):
+        return message
+    notes = [f"{each.call.name} was not called: {each.blocked}" for each in calls if each.blocked]
+    return dataclasses.replace(
+        message,
+        content=_noted(message.content, notes) if told and notes else message.content,
+        tool_calls=left,
+        stop_reason=message.stop_reason if left else plain_stop(message),
+        metadata=_metadata(message, left),
+    )
+
+
+def plain_stop(message: AssistantMessage) -> str | None:
+    """Give the stop reason of an answer that calls no tool any more."""
+    return PLAIN.get(message.stop_reason or "", message.stop_reason)
+
+
+def error_results(calls: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Tell a model that its calls were not made, and why."""
+    return [tool_message(failed(each.call, each.blocked or NOT_MADE)) for each in calls]
+
+
+def _noted(content: str | Sequence[Any], notes: list[str]) -> str | list[Any]:
+    if isinstance(content, str):
+        return "\n\n".join([content, *notes] if content else notes)
+    return [*content, *({"type": "text", "text": note} for note in notes)]
+
+
+def _metadata(message: AssistantMessage, left: list[ToolCall]) -> dict[str, Any]:
+    """Forget the arguments of calls that are gone."""
+    ids = {call.id for call in left}
+    texts = {name: text for name, text in unparsed_in(message).items() if name in ids}
+    kept = {key: value for key, value in message.metadata.items() if key != UNPARSED}
+    return kept | ({UNPARSED: texts} if texts else {})

@@ -1,0 +1,256 @@
+"""One call of a model through the gateway: the request, the hooks, the upstream, the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkrail.config.gateway import GatewayConfig
+from checkrail.engine.points import HookPoint
+from checkrail.engine.records import uuid7
+from checkrail.engine.registry import HookRegistry
+from checkrail.engine.scope import Scope
+from checkrail.engine.values import AssistantMessage, ModelRequest
+from checkrail.gateway.costs import priced
+from checkrail.gateway.formats.base import Body, Format, Refusal, UnreadableError
+from checkrail.gateway.formats.json_bytes import read_json, read_object, write_json
+from checkrail.gateway.headers import Headers
+from checkrail.gateway.judging import POINTS, Answered, Judge
+from checkrail.gateway.memory import Memory
+from checkrail.gateway.relaying import Flow, begun, is_stream, relayed, unanswered, written
+from checkrail.gateway.streaming import Streamed
+from checkrail.gateway.upstreams import NoUpstreamError, Route, Sent, UpstreamError, Upstreams
+from checkrail.gateway.verdicts import Refused
+
+log = logging.getLogger("checkrail.gateway")
+
+JSON = (b"content-type", b"application/json")
+STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+
+ASKED = ("model", "messages", "tools", "params")
+"""What of a request goes to the upstream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request as it came in, and the ids that it belongs to."""
+
+    format: Format
+    body: bytes
+    headers: Headers = ()
+    query: bytes = b""
+    ids: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the caller gets; content that is a stream is read to its end, or closed."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    content: bytes | Flow
+
+
+class Gateway:
+    """Answers calls of models by asking upstreams, with hooks on both ways."""
+
+    def __init__(
+        self, registry: HookRegistry, upstreams: Upstreams, settings: GatewayConfig
+    ) -> None:
+        self.registry = registry
+        self.upstreams = upstreams
+        self.settings = settings
+        self.memory = Memory()
+
+    async def answer(self, call: Call) -> Reply:
+        """Give the reply to a call, whatever comes of it."""
+        try:
+            if any(self.registry.has(point) for point in POINTS):
+                return await self._exchange(call).reply()
+            return await self._forwarded(call)
+        except Refused as refused:
+            body = call.format.error(refused.refusal)
+            return Reply(refused.refusal.status, [JSON], write_json(body))
+
+    def _exchange(self, call: Call) -> Exchange:
+        try:
+            body = read_object(call.body, "the body of the request")
+            request = call.format.read(body)
+        except UnreadableError as error:
+            raise Refused(Refusal(400, str(error), "invalid_request")) from None
+        return Exchange(self, call, body, self._provided(call.format, request))
+
+    def _provided(self, format: Format, request: ModelRequest) -> ModelRequest:
+        """Say whose model is asked for; a hook may still ask for another one."""
+        try:
+            provider = self.upstreams.route(format.name, request.model).provider
+        except NoUpstreamError:
+            return request
+        return dataclasses.replace(request, provider=provider)
+
+    async def _forwarded(self, call: Call) -> Reply:
+        """Pass on a call that no hook wants to see."""
+        model = _model_in(call.body) if self._by_model(call.format) else None
+        sent = await sending(self.route(call.format, model), call, call.body)
+        return await passed_on(sent, call.format)
+
+    def route(self, format: Format, model: str | None) -> Route:
+        """Find who takes a model. Raises `Refused`."""
+        try:
+            return self.upstreams.route(format.name, model)
+        except NoUpstreamError as error:
+            raise Refused(unanswered(error)) from None
+
+    def _by_model(self, format: Format) -> bool:
+        """Say whether it depends on the model where a request goes."""
+        of_format = (each for each in self.upstreams.configs if each.format == format.name)
+        return any("*" not in each.models for each in of_format)
+
+
+class Exchange:
+    """One call whose request and answer hooks see."""
+
+    def __init__(self, gateway: Gateway, call: Call, body: Body, request: ModelRequest) -> None:
+        settings = gateway.settings
+        self.gateway = gateway
+        self.call = call
+        self.format = call.format
+        self.body = body
+        self.request = request
+        self.keep_alive = settings.keep_alive_seconds
+        self.scope = self._scoped()
+        self.judge = Judge(self.scope, memory=gateway.memory, blocked_tool=settings.blocked_tool)
+
+    def _scoped(self) -> Scope:
+        known = {"model": self.request.model, "provider": self.request.provider}
+        ids = {"request_id": uuid7(), **known, **self.call.ids}
+        return self.gateway.registry.scope(**ids)
+
+    def hold(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that outlives the caller."""
+        self.gateway.registry.hold(work)
+
+    async def reply(self) -> Reply:
+        """Ask, and give the reply. Raises `Refused`."""
+        self._check()
+        asked = await self.judge.request(self.request)
+        if asked.refusal is not None:
+            raise Refused(asked.refusal)
+        if asked.message is not None or asked.request is None:
+            return self._synthetic(asked.message or AssistantMessage())
+        return await self._asked(asked.request)
+
+    def _check(self) -> None:
+        """Refuse to ask for an answer that is fetched later, past the hooks that have to see it."""
+        if self.request.params.get("background") and self.judge.holds() != "nothing":
+            told = "hooks of this gateway have to see the answer: ask without background"
+            raise Refused(Refusal(400, told, "unsupported_parameter"))
+
+    def _synthetic(self, message: AssistantMessage) -> Reply:
+        if self.request.stream:
+            pieces = [*self.format.stream(message, self.request)]
+            return Reply(200, [*STREAM], Flow(written(pieces)))
+        return Reply(200, [JSON], write_json(self.format.answer(message, self.request)))
+
+    async def _asked(self, request: ModelRequest) -> Reply:
+        while True:
+            sent = await self.send(request)
+            if sent.status >= 300 or not self.judge.sees_answers():
+                return await passed_on(sent, self.format)
+            if is_stream(sent):
+                stream = Streamed(self, sent, request)
+                return Reply(sent.status, sent.headers, await begun(stream.content()))
+            data = await read(sent)
+            answer = self._read(data)
+            if answer is None:
+                return Reply(sent.status, sent.headers, data)
+            body, message = answer
+            answered = await self.judge.answer(request, message)
+            if answered.again is None:
+                after = _settled(answered)
+                if after != message:
+                    data = write_json(self.format.write_answer(body, message, after))
+                return Reply(sent.status, sent.headers, data)
+            request = answered.again
+
+    def _read(self, data: bytes) -> tuple[Body, AssistantMessage] | None:
+        """Read an answer; None: it is odd, but nobody has to see it before the caller does."""
+        try:
+            body = read_object(data, "the upstream's answer")
+        except UnreadableError as error:
+            raise Refused(Refusal(502, str(error), "upstream_error")) from None
+        try:
+            return body, self.counted(self.format.read_answer(body))
+        except UnreadableError as error:
+            if self.judge.holds() == "nothing":
+                log.warning("an answer is passed on unread: it is not as its API is: %s", error)
+                return None
+            told = f"the upstream's answer cannot be read: {error}"
+            raise Refused(Refusal(502, told, "upstream_error")) from None
+
+    async def send(self, request: ModelRequest) -> Sent:
+        """Ask the upstream. Raises `Refused`."""
+        route = self.gateway.route(self.format, request.model)
+        return await sending(route, self.call, self._written(request))
+
+    def _written(self, request: ModelRequest) -> bytes:
+        """Write a request: the very bytes that came, unless there is something to change."""
+        before = self.request
+        same = all(getattr(request, name) == getattr(before, name) for name in ASKED)
+        body = self.body if same else self.format.write(self.body, before, request)
+        if before.stream and self.gateway.settings.ask_usage and self._counts():
+            body = self.format.counting(body)
+        return self.call.body if body is self.body else write_json(body)
+
+    def _counts(self) -> bool:
+        return self.scope.has(HookPoint.AFTER_LLM_CALL)
+
+    def counted(self, message: AssistantMessage) -> AssistantMessage:
+        """Give an answer with what it cost."""
+        model = message.model or self.request.model
+        usage = priced(message.usage, model, self.gateway.settings.prices)
+        return message if usage is message.usage else dataclasses.replace(message, usage=usage)
+
+
+async def sending(route: Route, call: Call, body: bytes) -> Sent:
+    """Send a request to who takes it. Raises `Refused`."""
+    try:
+        return await route.send(call.format.path, body, call.headers, call.query)
+    except UpstreamError as error:
+        raise Refused(unanswered(error)) from None
+
+
+async def passed_on(sent: Sent, format: Format) -> Reply:
+    """Give an answer as it is, unread. Raises `Refused`."""
+    if is_stream(sent):
+        return Reply(sent.status, sent.headers, Flow(relayed(sent, format), sent.close))
+    return Reply(sent.status, sent.headers, await read(sent))
+
+
+async def read(sent: Sent) -> bytes:
+    """Read an answer that comes at once. Raises `Refused`."""
+    try:
+        return await sent.read()
+    except UpstreamError as error:
+        raise Refused(unanswered(error)) from None
+    finally:
+        await sent.close()
+
+
+def _settled(answered: Answered) -> AssistantMessage:
+    if answered.refusal is not None or answered.message is None:
+        raise Refused(answered.refusal or Refusal(500, "there is no answer"))
+    return answered.message
+
+
+def _model_in(body: bytes) -> str | None:
+    """Find the model that a request names; one that cannot be read is the upstream's to refuse."""
+    try:
+        found = read_json(body, "the body of the request")
+    except UnreadableError:
+        return None
+    model = found.get("model") if isinstance(found, dict) else None
+    return model if isinstance(model, str) else None

@@ -1,0 +1,245 @@
+"""Answers of the chat API: read for hooks, and written after them.
+
+All that was said is seen. What is no text and no call is in the metadata: thoughts as `reasoning`,
+other fields as `fields`. Where there is more than one choice, the content is parts that tell their
+`choice`, and the metadata is by choice. Where a text was changed, what is about it (logprobs,
+annotations, audio) is left out.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkrail.agent.messages import UNPARSED, is_parts, text_of, written_call
+from checkrail.agent.models.checked import list_in, object_in, text_in
+from checkrail.agent.models.openai_answer import REASONING, usage_of
+from checkrail.agent.models.sdk_errors import ErrorAnswer, InvalidAnswer
+from checkrail.engine.frozen import thaw
+from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall
+from checkrail.gateway.formats import chat_calls
+from checkrail.gateway.formats.base import Body
+from checkrail.gateway.formats.chat_calls import LEGACY, Call, calls_after, wire_call
+from checkrail.gateway.formats.endings import chat_usage, counts_differ, finish_reason
+from checkrail.gateway.formats.provider_errors import WRONG, unreadable
+
+KNOWN = frozenset({"role", "content", "refusal", "tool_calls", LEGACY, "audio", *REASONING})
+OF_TEXT = ("audio", "annotations")
+"""What is about the text as it was, and says too much if that was changed."""
+
+
+@dataclass(slots=True)
+class Said:
+    """What one choice says, as hooks see it."""
+
+    content: Any = ""
+    calls: list[Call] = field(default_factory=list)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_answer(body: Body) -> AssistantMessage:
+    """Read an answer that came at once. Raises `UnreadableError`."""
+    try:
+        return _read(body)
+    except WRONG as error:
+        raise unreadable("answer", error) from error
+
+
+def _read(body: Body) -> AssistantMessage:
+    if body.get("error"):
+        raise ErrorAnswer(body["error"])
+    choices = choices_in(body)
+    if not choices:
+        raise InvalidAnswer("it has no choices")
+    said = [_said(choice) for choice in choices]
+    calls, metadata = chat_calls.read([call for one in said for call in one.calls])
+    message = object_in(choices[0].get("message"), "its message")
+    stop = text_in(choices[0].get("finish_reason"), "its finish reason") or None
+    return AssistantMessage(
+        content=said[0].content if len(said) == 1 else _tagged(said),
+        tool_calls=calls,
+        model=text_in(body.get("model"), "its model") or None,
+        usage=usage_of(body.get("usage")),
+        stop_reason="refusal" if message.get("refusal") else stop,
+        metadata=metadata | _metadata(said),
+    )
+
+
+def choices_in(body: Body) -> list[Mapping[str, Any]]:
+    """Give the choices of an answer."""
+    choices = list_in(body.get("choices"), "its choices")
+    return [object_in(choice, "a choice") for choice in choices]
+
+
+def _said(choice: Mapping[str, Any]) -> Said:
+    message = object_in(choice.get("message"), "the message of a choice")
+    thoughts = (text_in(message.get(name), "its reasoning") for name in REASONING)
+    others = {name: value for name, value in message.items() if value and name not in KNOWN}
+    metadata = {"reasoning": next(filter(None, thoughts), ""), "fields": others}
+    told = {name: value for name, value in metadata.items() if value}
+    return Said(_content(message), chat_calls.calls_of(message), told)
+
+
+def _content(message: Mapping[str, Any]) -> Any:
+    """Give what a message says; a refusal is said, and so are the words of an audio."""
+    content: Any = message.get("content")
+    audio = object_in(message.get("audio"), "its audio")
+    spoken = text_in(audio.get("transcript"), "the words of its audio")
+    others = text_in(message.get("refusal"), "its refusal") + spoken
+    if is_parts(content):
+        return [*content, {"type": "text", "text": others}] if others else content
+    return text_in(content or None, "its content") + others
+
+
+def _tagged(said: list[Said]) -> list[Any]:
+    parts: list[Any] = []
+    for place, one in enumerate(said):
+        given = one.content
+        own = [{"type": "text", "text": given}] if isinstance(given, str) else given
+        parts += [{**part, "choice": place} for part in own if part.get("text") != ""]
+    return parts
+
+
+def _metadata(said: list[Said]) -> dict[str, Any]:
+    if len(said) == 1:
+        return dict(said[0].metadata)
+    told = {str(place): one.metadata for place, one in enumerate(said) if one.metadata}
+    return {"choices": told} if told else {}
+
+
+def write_answer(body: Body, before: AssistantMessage, after: AssistantMessage) -> Body:
+    """Write an answer that hooks changed.
+
+    Where there are more choices than one and hooks gave one text, the others are left out.
+    """
+    written = dict(body)
+    if after.model != before.model and after.model:
+        written["model"] = after.model
+    if counts_differ(before.usage, after.usage):
+        written["usage"] = (body.get("usage") or {}) | chat_usage(after.usage)
+    choices = choices_in(body)
+    said = [_said(choice) for choice in choices]
+    one_text = len(choices) > 1 and isinstance(after.content, str)
+    kept = choices[:1] if one_text else choices
+    told = _told(said, before, after)
+    stop = None if after.stop_reason == before.stop_reason else after.stop_reason or "stop"
+    written["choices"] = [
+        _choice(choice, was, now, stop if place == 0 else None)
+        for place, (choice, was, now) in enumerate(zip(kept, said, told, strict=False))
+    ]
+    return written
+
+
+def _told(said: list[Said], before: AssistantMessage, after: AssistantMessage) -> list[Said]:
+    """Tell apart what each choice is to say."""
+    owners = [place for place, one in enumerate(said) for _ in one.calls]
+    found = [Said() for _ in said]
+    for place, call in calls_after([call for one in said for call in one.calls], before, after):
+        found[owners[place] if place is not None else 0].calls.append(call)
+    if len(said) == 1 or isinstance(after.content, str):
+        found[0].content, found[0].metadata = after.content, after.metadata
+        return found
+    metadata = after.metadata.get("choices") or {}
+    parts: Sequence[Any] = after.content
+    for place, one in enumerate(found):
+        own = [part for part in parts if part.get("choice", 0) == place]
+        one.content = [{key: part[key] for key in part if key != "choice"} for part in own]
+        one.metadata = metadata.get(str(place)) or {}
+    return found
+
+
+def _choice(choice: Mapping[str, Any], was: Said, now: Said, stop: str | None) -> Body:
+    message = dict(choice.get("message") or {})
+    written = dict(choice) | {"message": message}
+    if not _same(was.content, now.content):
+        _write_content(message, now.content)
+        if written.get("logprobs"):
+            written["logprobs"] = None
+    _write_metadata(message, was.metadata, now.metadata)
+    if now.calls != was.calls:
+        _write_calls(message, now.calls)
+    finish = stop or choice.get("finish_reason")
+    if stop or bool(now.calls) != bool(was.calls):
+        finish = finish_reason(finish, calls=bool(now.calls))
+        old = finish == "tool_calls" and LEGACY in message and "tool_calls" not in message
+        written["finish_reason"] = LEGACY if old else finish
+    return written
+
+
+def _same(was: Any, now: Any) -> bool:
+    return was == now or (isinstance(was, str) and was == text_of(now))
+
+
+def _write_content(message: Body, content: Any) -> None:
+    refused = message.get("refusal") and not message.get("content")
+    parts = isinstance(message.get("content"), list) and not isinstance(content, str)
+    text = thaw(content) if parts else text_of(content)
+    for name in OF_TEXT:
+        if message.get(name):
+            message[name] = [] if isinstance(message[name], list) else None
+    if message.get("refusal"):
+        message["refusal"] = None
+    message["refusal" if refused and text else "content"] = text or None
+
+
+def _write_metadata(message: Body, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    if (thoughts := now.get("reasoning")) != was.get("reasoning"):
+        for name in REASONING:
+            same = message.get(name) == was.get("reasoning")
+            if message.get(name):
+                message[name] = (thoughts or None) if same else None
+    fields, others = was.get("fields") or {}, now.get("fields") or {}
+    for name, value in fields.items():
+        if name not in others:
+            message.pop(name, None)
+        elif others[name] != value and message.get(name):
+            message[name] = thaw(others[name])
+
+
+def _write_calls(message: Body, calls: list[Call]) -> None:
+    old = LEGACY in message
+    legacy = next((call for call in calls if old and call.get("id") == LEGACY), None)
+    if old:
+        message.pop(LEGACY)
+    if legacy is not None:
+        message[LEGACY] = thaw(legacy["function"])
+    written = [wire_call(call) for call in calls if call is not legacy]
+    if written:
+        message["tool_calls"] = written
+    else:
+        message.pop("tool_calls", None)
+
+
+def new_answer(message: AssistantMessage, request: ModelRequest) -> Body:
+    """Write an answer that no model gave."""
+    said: Body = {"role": "assistant", "content": text_of(message.content), "refusal": None}
+    if thoughts := message.metadata.get("reasoning"):
+        said["reasoning_content"] = thoughts
+    calls = [_new_call(call, message) for call in message.tool_calls]
+    finish = finish_reason(message.stop_reason, calls=bool(calls))
+    if calls:
+        said["content"] = said["content"] or None
+        if (request.raw or {}).get("functions") and len(calls) == 1:
+            said[LEGACY], finish = calls[0]["function"], LEGACY
+        else:
+            said["tool_calls"] = calls
+    choice = {"index": 0, "message": said, "logprobs": None, "finish_reason": finish}
+    return {
+        "id": f"chatcmpl-{secrets.token_hex(12)}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": message.model or request.model or "",
+        "choices": [choice],
+        "usage": chat_usage(message.usage),
+    }
+
+
+def _new_call(call: ToolCall, message: AssistantMessage) -> Body:
+    written = written_call(call)
+    unparsed = message.metadata.get(UNPARSED) or {}
+    if call.id in unparsed:
+        written["function"]["arguments"] = unparsed[call.id]
+    return written

@@ -1,0 +1,61 @@
+"""The top level of a request: what is no message and no tool is a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from checkrail.engine.frozen import FrozenDict, freeze, thaw
+from checkrail.engine.values import ModelRequest
+from checkrail.gateway.formats.base import Body, UnreadableError
+
+OURS = frozenset({"model", "stream"})
+CHOOSING = ("tool_choice", "parallel_tool_calls", "function_call")
+"""What an API refuses where there is no tool to choose."""
+
+
+def opened(body: Body) -> FrozenDict[str, Any]:
+    """Freeze a body once, for everything that is read from it. Raises `UnreadableError`."""
+    try:
+        raw = freeze(body)
+    except ValueError as error:
+        raise UnreadableError(f"the request cannot be read: {error}") from error
+    if not isinstance(raw, FrozenDict):
+        raise UnreadableError("a request is a JSON object")
+    if not isinstance(raw.get("model"), str | None):
+        raise UnreadableError("`model` should be a text")
+    return raw
+
+
+def objects_in(raw: Body, name: str) -> list[Any]:
+    """Give a list of objects, which may be absent."""
+    found = raw.get(name)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise UnreadableError(f"`{name}` should be a list of objects")
+    return found
+
+
+def params_of(raw: Body, apart: Container[str]) -> dict[str, Any]:
+    """Give all the fields that are no part of the conversation."""
+    return {name: raw[name] for name in raw if name not in OURS and name not in apart}
+
+
+def with_params(body: Body, before: ModelRequest, after: ModelRequest) -> Body:
+    """Write the model and the parameters that hooks changed."""
+    written = dict(body)
+    if after.model != before.model:
+        written["model"] = after.model
+    if after.stream != before.stream:
+        written["stream"] = after.stream
+    for name in before.params:
+        if name not in after.params:
+            del written[name]
+    for name, value in after.params.items():
+        if name not in before.params or before.params[name] != value:
+            written[name] = thaw(value)
+    if before.tools and not after.tools:
+        for name in CHOOSING:
+            written.pop(name, None)
+    return written

@@ -1,0 +1,73 @@
+"""What came back from an upstream: its answer as it comes in, and what can go wrong on the way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+
+from checkrail.gateway.errors import UpstreamError
+from checkrail.gateway.headers import returned
+
+FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
+"""What the client raises when an upstream fails."""
+
+
+class Sent:
+    """An answer of an upstream, decoded, as far as it has come. Read it, or close it."""
+
+    def __init__(self, name: str, response: aiohttp.ClientResponse) -> None:
+        self.name = name
+        self.status = response.status
+        self.headers = returned(response.raw_headers)
+        self.response = response
+
+    async def read(self) -> bytes:
+        """Give the whole body. Raises `UpstreamError`."""
+        try:
+            return await self.response.read()
+        except FAILURES as error:
+            raise broken_off(self.name, error) from None
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Give the body as it comes in. Raises `UpstreamError` if it ends before its end."""
+        read = self.response.content.readany
+        try:
+            while chunk := await read():
+                yield chunk
+        except FAILURES as error:
+            raise broken_off(self.name, error) from None
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Let go of the answer; one that has not ended yet is cancelled at once."""
+        self.response.close()
+
+
+def not_reached(name: str, error: BaseException) -> UpstreamError:
+    """Say that an upstream gave no answer, without anything that was sent to it."""
+    who = f"the upstream {name!r}"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return UpstreamError(504, f"{who} cannot be reached: nobody answers there", again=True)
+    if isinstance(error, TimeoutError):
+        return UpstreamError(504, f"{who} did not answer in time")
+    if isinstance(error, aiohttp.ClientSSLError):
+        return UpstreamError(502, f"{who} cannot be reached: its certificate is not trusted")
+    if isinstance(error, (aiohttp.ClientConnectionError, OSError)):
+        return UpstreamError(502, f"{who} cannot be reached: {_reason(error)}", again=True)
+    return UpstreamError(502, f"{who} answered with something that is no HTTP")
+
+
+def broken_off(name: str, error: BaseException) -> UpstreamError:
+    """Say that an answer ended before its end."""
+    if isinstance(error, TimeoutError):
+        return UpstreamError(504, f"the upstream {name!r} did not finish its answer in time")
+    return UpstreamError(502, f"the upstream {name!r} broke off in the middle of its answer")
+
+
+def _reason(error: BaseException) -> str:
+    inner = getattr(error, "os_error", error)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "its host is not known"
+    return getattr(inner, "strerror", None) or "it closed the connection"

@@ -1,0 +1,94 @@
+"""Server-sent events as they pass: told apart, whatever the chunks they come in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+BLANK = re.compile(rb"(?>\r\n|\n|\r){2}")
+"""The empty line that ends an event; atomic, so that CR LF is never taken for two ends of lines."""
+
+MARK = b"\xef\xbb\xbf"
+"""What may stand at the very beginning of a text, and is no part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One event of a stream, with the bytes that it came as."""
+
+    raw: bytes
+    event: str | None
+    data: bytes
+
+
+class Splitter:
+    """Cuts a stream into its events, without losing a byte of it.
+
+    A comment, or an empty line too many, is a piece without data.
+    """
+
+    def __init__(self) -> None:
+        self._left = bytearray()
+        self._seen = 0
+        self._returns = False
+
+    def feed(self, chunk: bytes) -> list[Piece]:
+        """Take some more of the stream, and give the events that are complete now."""
+        left = self._left
+        self._returns = self._returns or b"\r" in chunk
+        end_of = _end_odd if self._returns else _end
+        if left:
+            left += chunk
+        data: bytes | bytearray = left or chunk
+        pieces: list[Piece] = []
+        start, seen = 0, self._seen
+        while end := end_of(data, start, seen):
+            pieces.append(_piece(bytes(data[start:end])))
+            start = seen = end
+        if data is left:
+            del left[:start]
+        else:
+            left += data[start:]
+        # an empty line may have begun: the last three bytes are looked at again
+        self._seen = max(0, len(left) - 3)
+        return pieces
+
+    def rest(self) -> bytes:
+        """Give what came after the last event, and never became one."""
+        return bytes(self._left)
+
+
+def event(data: bytes, name: str | None = None) -> bytes:
+    """Write one event."""
+    head = b"event: %b\n" % name.encode() if name else b""
+    if b"\n" in data or b"\r" in data:
+        data = b"\ndata: ".join(re.split(rb"\r\n|\n|\r", data))
+    return b"%bdata: %b\n\n" % (head, data)
+
+
+def _end(data: bytes | bytearray, start: int, seen: int) -> int:
+    """Find where an event ends; an empty line right at its start is one of its own."""
+    if data.startswith(b"\n", start):
+        return start + 1
+    found = data.find(b"\n\n", max(start, seen))
+    return found + 2 if found >= 0 else 0
+
+
+def _end_odd(data: bytes | bytearray, start: int, seen: int) -> int:
+    """Find where an event ends if lines may end otherwise; this takes longer."""
+    if data.startswith((b"\n", b"\r"), start):
+        return start + (2 if data.startswith(b"\r\n", start) else 1)
+    found = BLANK.search(data, max(start, seen))
+    return found.end() if found else 0
+
+
+def _piece(raw: bytes) -> Piece:
+    name: str | None = None
+    data: list[bytes] = []
+    for line in raw.removeprefix(MARK).splitlines():
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.removeprefix(b" ").decode(errors="replace") or None
+    return Piece(raw, name, b"\n".join(data))

@@ -1,0 +1,148 @@
+"""Counters: amounts by key and window of time, added to by any number of processes.
+
+Hits of a rate limit are counted in windows of a tenth of its time. All that may reach into the last
+stretch of that time count, so no stretch sees more than the limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import bindparam, delete, null, select, text, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as insert_postgres
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+from checkrail.store.database import Reads, Tx
+from checkrail.store.tables import counters
+
+PARTS = 10
+"""How many windows the time of a rate limit has."""
+
+_LOCKED = text(
+    "SELECT pg_advisory_xact_lock(hashtextextended(key, 0)) "
+    "FROM (SELECT unnest(CAST(:keys AS text[])) AS key ORDER BY 1) AS keys"
+)
+
+_TOUCHED = update(counters).where(counters.c.key == null()).values(amount=counters.c.amount)
+"""Changes nothing, but makes SQLite take the lock for writing before anything is read."""
+
+_AT = select(counters.c.key, counters.c.amount).where(
+    counters.c.key.in_(bindparam("keys", expanding=True)),
+    counters.c.window_start == bindparam("start"),
+)
+_SINCE = (
+    select(counters.c.key, counters.c.window_start, counters.c.amount)
+    .where(
+        counters.c.key.in_(bindparam("keys", expanding=True)),
+        counters.c.window_start > bindparam("since"),
+    )
+    .order_by(counters.c.window_start)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One more for a key, if no more than `limit` are counted in `per` seconds."""
+
+    key: str
+    limit: int
+    per: float
+
+    @property
+    def width(self) -> float:
+        """How long the windows are in which it is counted."""
+        return self.per / PARTS
+
+    def left(self, start: float) -> float:
+        """Say when what was counted in a window counts no more."""
+        return start + self.width + self.per
+
+
+def amounts(reads: Reads, keys: Sequence[str], start: float) -> list[float]:
+    """Give the amount of each key in the window that begins at a time."""
+    rows = reads.execute(_AT, {"keys": keys, "start": start})
+    found: dict[str, float] = {row.key: row.amount for row in rows}
+    return [found.get(key, 0.0) for key in keys]
+
+
+def add(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Add to amounts: rows of key, window_start, amount and expires_at.
+
+    They are added in one order everywhere, so that no two processes wait for each other.
+    """
+    summed: dict[tuple[str, float], dict[str, Any]] = {}
+    for row in rows:
+        place = row["key"], row["window_start"]
+        known = summed.get(place, {"amount": 0.0})
+        summed[place] = {**row, "amount": known["amount"] + row["amount"]}
+    if not summed:
+        return
+    make = insert_postgres if tx.dialect.name == "postgresql" else insert_sqlite
+    query = make(counters)
+    query = query.on_conflict_do_update(
+        index_elements=["key", "window_start"],
+        set_={
+            "amount": counters.c.amount + query.excluded.amount,
+            "expires_at": query.excluded.expires_at,
+        },
+    )
+    tx.execute(query, [summed[place] for place in sorted(summed)])
+
+
+def hit(tx: Tx, hits: Sequence[Hit], now: float) -> list[tuple[bool, float]]:
+    """Count those hits that their limits allow; of the others, say in how many seconds they will.
+
+    Among several of one key, those that come first are let through.
+    """
+    _lock(tx, {one.key for one in hits})
+    counted: dict[str, dict[float, float]] = {}
+    for per in {one.per for one in hits}:
+        known = {one.key for one in hits if one.per == per}
+        since = now - per - per / PARTS
+        for key, start, amount in tx.execute(_SINCE, {"keys": [*known], "since": since}):
+            counted.setdefault(key, {})[start] = amount
+    answers, rows = [], []
+    for one in hits:
+        windows = counted.setdefault(one.key, {})
+        if (wait := _wait(one, windows, now)) is None:
+            start = math.floor(now / one.width) * one.width
+            windows[start] = windows.get(start, 0.0) + 1
+            rows.append(_row(one, start))
+        answers.append((wait is None, wait or 0.0))
+    add(tx, rows)
+    return answers
+
+
+def forget_expired(tx: Tx, now: float, most: int) -> int:
+    """Remove some of those that nobody asks for any more."""
+    place = tuple_(counters.c.key, counters.c.window_start)
+    old = select(counters.c.key, counters.c.window_start).where(counters.c.expires_at <= now)
+    old = old.limit(most).with_for_update(skip_locked=True)  # which SQLite does without
+    return tx.execute(delete(counters).where(place.in_(old))).rowcount
+
+
+def _lock(tx: Tx, keys: Iterable[str]) -> None:
+    """Keep other processes from counting the same hits until this is kept."""
+    if tx.dialect.name == "postgresql":
+        tx.execute(_LOCKED, {"keys": sorted(keys)})
+    else:
+        tx.execute(_TOUCHED)
+
+
+def _wait(one: Hit, windows: Mapping[float, float], now: float) -> float | None:
+    """Say in how many seconds there is room for one more; None: there is."""
+    over = sum(windows.values()) + 1 - one.limit
+    if over <= 0:
+        return None
+    for start in sorted(windows):
+        over -= windows[start]
+        if over <= 0:
+            return max(0.0, one.left(start) - now)
+    return one.per  # pragma: no cover - a limit is at least 1, so the loop finds one
+
+
+def _row(one: Hit, start: float) -> dict[str, Any]:
+    return {"key": one.key, "window_start": start, "amount": 1.0, "expires_at": one.left(start)}

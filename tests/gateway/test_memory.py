@@ -1,0 +1,166 @@
+"""Verdicts on tool results are remembered for a while, and asked for anew when hooks change."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from checkrail import Block, Continue, HookRegistry
+from checkrail.engine.event import Context
+from checkrail.engine.values import ToolCall, ToolResult
+from checkrail.gateway.memory import Memory, Settled, key_of
+from checkrail.gateway.results import Results
+
+HISTORY = [
+    {"role": "user", "content": "Read it"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "the secret is 42"},
+]
+
+
+@pytest.fixture
+def registry() -> HookRegistry:
+    return HookRegistry()
+
+
+def results(registry: HookRegistry, memory: Memory, **ids: object) -> Results:
+    return Results(registry.scope(**ids), memory)
+
+
+async def test_a_result_that_is_sent_again_is_not_judged_again(registry):
+    asked = []
+
+    def redact(event, result):
+        asked.append((result.name, result.id))
+        return Continue(result.content.replace("42", "[redacted]"), redacted=True)
+
+    registry.register(redact, "after_tool_call")
+    memory = Memory()
+    first = await results(registry, memory, request_id="r1").judged(HISTORY)
+    again = await results(registry, memory, request_id="r2").judged([*HISTORY, HISTORY[0]])
+    assert first[2]["content"] == again[2]["content"] == "the secret is [redacted]"
+    assert asked == [("read", "c1")]
+
+
+async def test_observers_see_each_result_once_also_after_a_reload(registry):
+    seen, judged = [], []
+    registry.register(lambda event: seen.append(event.value.id), "after_tool_call", lane="observe")
+    registry.register(lambda event: judged.append(1), "after_tool_call", name="gate", lane="gate")
+    memory = Memory()
+    await results(registry, memory).judged(HISTORY)
+    await results(registry, memory).judged(HISTORY)
+    assert (seen, judged) == (["c1"], [1])
+    registry.replace(lambda event: Block("no"), "after_tool_call", name="gate", lane="gate")
+    told = await results(registry, memory).judged(HISTORY)
+    assert told[2] == {
+        "role": "tool",
+        "tool_call_id": "c1",
+        "content": "no",
+        "is_error": True,
+    }
+    assert seen == ["c1"]
+
+
+async def test_a_verdict_for_one_person_is_not_that_for_another(registry):
+    registry.register(lambda event: Block("not yours"), "after_tool_call", users=["bob"])
+    memory = Memory()
+    assert await results(registry, memory, user="ann").judged(HISTORY) is HISTORY
+    told = await results(registry, memory, user="bob").judged(HISTORY)
+    assert told[2]["content"] == "not yours"
+    assert await results(registry, memory, user="ann").judged(HISTORY) is HISTORY
+
+
+async def test_what_a_failed_hook_left_is_not_remembered(registry):
+    fails = [True]
+
+    async def flaky(event):
+        if fails.pop() if fails else False:
+            raise OSError
+
+    seen = []
+    registry.register(flaky, "after_tool_call", lane="gate")
+    registry.register(lambda event: seen.append(1), "after_tool_call", lane="observe", name="seen")
+    memory = Memory()
+    told = await results(registry, memory).judged(HISTORY)
+    assert told[2]["is_error"]
+    assert await results(registry, memory).judged(HISTORY) is HISTORY
+    assert seen == [1]
+
+
+async def test_two_results_that_are_alike_are_two(registry):
+    seen = []
+    registry.register(lambda event: seen.append(event.value.id), "after_tool_call", lane="observe")
+    memory = Memory()
+    for _ in range(2):
+        await results(registry, memory).judged([*HISTORY, *HISTORY[1:]])
+    assert seen == ["c1", "c1"]
+
+
+async def test_an_error_passes_on_tool_error_as_the_hooks_before_left_it(registry):
+    at = []
+    registry.register(lambda event: at.append(str(event.point)), "after_tool_call", "on_tool_error")
+    failed = [*HISTORY[:2], {**HISTORY[2], "is_error": True}]
+    assert await results(registry, Memory()).judged(failed) is failed
+    assert at == ["after_tool_call", "on_tool_error"]
+
+
+async def test_what_hooks_inject_stands_behind_the_results_of_the_turn_on_every_resend(registry):
+    note = {"role": "user", "content": "Mind the licence"}
+    registry.register(lambda event: Continue(inject=[note]), "after_tool_call")
+    memory = Memory()
+    history = [*HISTORY, {"role": "assistant", "content": "I see"}]
+    for _ in range(2):
+        told = await results(registry, memory).judged(history)
+        assert told[3:] == [note, history[3]]
+
+
+async def test_a_result_that_comes_without_its_call_is_known_by_what_was_called(registry):
+    registry.register(lambda event: Block("no"), "after_tool_call", tools=["read"])
+    memory = Memory()
+    results(registry, memory, user="ann").learn([ToolCall("c1", "read")])
+    alone = HISTORY[2:]
+    assert (await results(registry, memory, user="ann").judged(alone))[0]["content"] == "no"
+    assert await results(registry, memory, user="bob").judged(alone) is alone
+
+
+def test_the_oldest_is_forgotten_when_there_are_too_many():
+    memory = Memory(kept=2)
+    for name in (b"a", b"b"):
+        memory.keep(name, (), Settled())
+    assert memory.recall(b"a", ()) is not None
+    memory.keep(b"c", (), Settled())
+    assert [memory.recall(name, ()) is not None for name in (b"a", b"b", b"c")] == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_large_results_push_out_others_and_the_largest_are_not_kept():
+    memory = Memory(weight=1000)
+    large = Settled(ToolResult(content="x" * 700))
+    memory.keep(b"a", (), large)
+    memory.keep(b"b", (), large)
+    memory.keep(b"c", (), Settled(ToolResult(content="x" * 5000)))
+    assert [memory.recall(name, ()) is not None for name in (b"a", b"b", b"c")] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_result_is_named_by_what_it_is_and_whose_but_not_by_the_request():
+    result = ToolResult("c1", "read", "text")
+    name = key_of(Context(request_id="r1", user=None), result, {})
+    assert name == key_of(Context(request_id="r2", iteration=4), result, {})
+    assert name != key_of(Context(session_id="s"), result, {})
+    assert name != key_of(Context(), dataclasses.replace(result, content="other"), {})
+    assert name != key_of(Context(), result, {"arguments": "{}"})
+    key_of(Context(), dataclasses.replace(result, content="half a letter \ud83d"), {})
