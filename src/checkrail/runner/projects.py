@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
 import logging
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -16,7 +15,11 @@ from checkrail.config.problems import Report
 from checkrail.config.trust import Trust
 from checkrail.engine.registry import HookRegistry
 from checkrail.runs.catalogue import GRAPH, Catalogue
-from checkrail.runs.graphs.checkpoints import open_checkpointer, open_store
+from checkrail.runs.graphs.checkpoints import (
+    open_checkpointer,
+    open_own_checkpointer,
+    open_store,
+)
 from checkrail.runs.graphs.loading import Graphs, GraphSource
 from checkrail.runs.graphs.loading import load as load_graph
 from checkrail.runs.workshop import Workshop
@@ -101,14 +104,8 @@ class RunnerProject:
                 yield saver
             return
         found = self.loaded.load_object(config.checkpointer.path, "checkpointer.path")
-        made = found() if callable(found) else found
-        if inspect.isawaitable(made):
-            made = await made
-        if hasattr(made, "__aenter__"):
-            async with made as saver:
-                yield saver
-        else:
-            yield made
+        async with open_own_checkpointer(found) as saver:
+            yield saver
 
     def agent(self, name: str, blueprint: Mapping[str, Any] | None) -> AgentConfig:
         """Find an agent of ours, or read one that was sent; nothing that it names is imported."""

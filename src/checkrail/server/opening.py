@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -16,7 +15,11 @@ from checkrail.config.server import ServerConfig
 from checkrail.engine.errors import CheckrailError
 from checkrail.gateway.upstreams import Upstreams
 from checkrail.runs.agents import sync_agents
-from checkrail.runs.graphs.checkpoints import open_checkpointer, open_store
+from checkrail.runs.graphs.checkpoints import (
+    open_checkpointer,
+    open_own_checkpointer,
+    open_store,
+)
 from checkrail.runs.graphs.loading import Graphs
 from checkrail.runs.live import Limits
 from checkrail.runs.made_agents import MadeAgents
@@ -151,14 +154,8 @@ async def _checkpointer(project: Project) -> AsyncIterator[Any]:
             yield saver
         return
     found = project.loaded.load_object(config.checkpointer.path, "checkpointer.path")
-    made = found() if callable(found) else found
-    if inspect.isawaitable(made):
-        made = await made
-    if hasattr(made, "__aenter__"):
-        async with made as saver:
-            yield saver
-    else:
-        yield made
+    async with open_own_checkpointer(found) as saver:
+        yield saver
 
 
 class _Agents:

@@ -8,8 +8,9 @@ from fastapi import HTTPException
 from langgraph_sdk import Auth
 from starlette.testclient import WebSocketDenialResponse
 
+from checkrail.runs.graphs.users import GraphUser
 from checkrail.server.auth import AuthConfigError, AuthError, choose
-from checkrail.server.auth.users import AuthUser, read_caller, user_fields
+from checkrail.server.auth.users import read_caller
 
 EVENTS = "/threads/t/stream/events"
 
@@ -178,7 +179,7 @@ class Slotted:
 def test_a_user_is_a_text_a_dict_or_an_object(returned, fields):
     caller = read_caller(returned)
     plain = {"display_name": fields["identity"], "is_authenticated": True}
-    assert user_fields(caller.user) == {**plain, **fields}
+    assert dict(GraphUser(caller.user)) == {**plain, **fields}
     assert caller.role == "member"
 
 
@@ -320,7 +321,7 @@ def test_with_an_auth_object_keys_open_the_runners_routes_and_nothing_else(serve
 
 def test_a_user_is_shown_by_attributes_and_by_keys():
     caller = read_caller({"identity": "ann", "permissions": ["x"], "team": {"name": "red"}})
-    user = AuthUser(caller.user)
+    user = GraphUser(caller.user)
     assert isinstance(user, Auth.types.BaseUser)
     assert (user.identity, user.display_name, user.permissions) == ("ann", "ann", ["x"])
     assert user.is_authenticated
@@ -329,5 +330,5 @@ def test_a_user_is_shown_by_attributes_and_by_keys():
     assert "team" in [*user]
     assert user.get("nothing", 1) == 1
     assert not hasattr(user, "nothing")
-    assert repr(user) == "AuthUser('ann')"
+    assert repr(user) == "GraphUser('ann')"
     assert copy(user).team == {"name": "red"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Mapping
@@ -59,6 +60,19 @@ def open_checkpointer(
 ) -> AbstractAsyncContextManager[BaseCheckpointSaver[str]]:
     """Open the official saver for a database, with its tables made."""
     return _postgres_saver(str(url), size) if is_postgres(url) else _sqlite_saver(url)
+
+
+@asynccontextmanager
+async def open_own_checkpointer(found: Any) -> AsyncIterator[Any]:
+    """Open a checkpointer that a project brings: one, what makes one, or what has to be entered."""
+    made = found() if callable(found) else found
+    if inspect.isawaitable(made):
+        made = await made
+    if hasattr(made, "__aenter__"):
+        async with made as saver:
+            yield saver
+    else:
+        yield made
 
 
 def open_store(

@@ -11,7 +11,6 @@ from checkrail.server.auth.guard import Guard
 from checkrail.server.auth.keys import KeyRow, KeyStore, NewKey, new_key
 from checkrail.server.auth.origins import check_binding
 from checkrail.server.auth.table import TABLE, missing
-from checkrail.server.auth.users import user_fields
 
 __all__ = [
     "ANONYMOUS",
@@ -37,5 +36,4 @@ __all__ = [
     "matches",
     "missing",
     "new_key",
-    "user_fields",
 ]

@@ -8,6 +8,7 @@ from starlette._utils import get_route_path  # the router's own, so that both se
 from starlette.authentication import AuthCredentials
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from checkrail.runs.graphs.users import GraphUser
 from checkrail.server.auth.answers import answer
 from checkrail.server.auth.authenticator import Authenticator
 from checkrail.server.auth.caller import SCOPE_KEY, Caller, Needs
@@ -15,7 +16,6 @@ from checkrail.server.auth.errors import AuthError, Forbidden
 from checkrail.server.auth.matching import SOCKET, Found, Rule, Rules
 from checkrail.server.auth.request import Rewind
 from checkrail.server.auth.table import TABLE
-from checkrail.server.auth.users import AuthUser
 
 Custom = Literal["none", "open", "guarded"]
 """Routes of the user's own app: there are none, anybody may call them, callers only."""
@@ -107,5 +107,5 @@ def _check(caller: Caller, needs: Needs) -> None:
 
 def _introduce(caller: Caller, scope: Scope) -> None:
     """Show the caller to somebody else's app, the way that Starlette does."""
-    scope["user"] = AuthUser(caller.user)
+    scope["user"] = GraphUser(caller.user)
     scope["auth"] = AuthCredentials(["authenticated", *caller.permissions])

@@ -8,6 +8,7 @@ from typing import Any
 from langgraph_sdk import Auth
 from starlette.types import Receive, Scope
 
+from checkrail.runs.graphs.users import GraphUser
 from checkrail.server.auth.authenticator import TERMS, Authenticator
 from checkrail.server.auth.caller import Caller
 from checkrail.server.auth.cors import Cors
@@ -22,7 +23,7 @@ from checkrail.server.auth.handlers import (
     wanted_parameters,
 )
 from checkrail.server.auth.request import READING, arguments
-from checkrail.server.auth.users import AuthUser, read_caller
+from checkrail.server.auth.users import read_caller
 
 
 class LangGraphAuth(Authenticator):
@@ -63,7 +64,7 @@ class LangGraphAuth(Authenticator):
 
 
 def _context(caller: Caller, resource: Any, action: Any) -> Auth.types.AuthContext:
-    user = AuthUser(caller.user)
+    user = GraphUser(caller.user)
     return Auth.types.AuthContext(
         permissions=user.permissions, user=user, resource=resource, action=action
     )

@@ -1,12 +1,11 @@
-"""The user that an authentication handler returned, and the one that handlers are shown."""
+"""The user that an authentication handler returned."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from checkrail.engine.frozen import thaw
 from checkrail.engine.values import User
 from checkrail.server.auth.caller import Caller, Role
 
@@ -51,62 +50,3 @@ def _attributes(returned: Any) -> dict[str, Any]:
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
-
-
-def user_fields(user: User) -> dict[str, Any]:
-    """Give a user as one flat dict, as graphs find it in `langgraph_auth_user`."""
-    own = {"identity": user.identity, "email": user.email, "org_id": user.org_id}
-    given = {name: value for name, value in own.items() if value is not None}
-    described = {"display_name": user.identity, "is_authenticated": True}
-    plain = {**described, **thaw(user.extras), **given}
-    return {**plain, "permissions": list(user.permissions)}
-
-
-class AuthUser:
-    """A user as handlers and custom routes know it: by attributes and by keys."""
-
-    def __init__(self, user: User) -> None:
-        self._fields = user_fields(user)
-
-    @property
-    def identity(self) -> str:
-        """Who it is."""
-        return str(self._fields["identity"])
-
-    @property
-    def display_name(self) -> str:
-        """What to call them."""
-        return str(self._fields["display_name"])
-
-    @property
-    def is_authenticated(self) -> bool:
-        """Nobody else gets this far."""
-        return True
-
-    @property
-    def permissions(self) -> Sequence[str]:
-        """What they may do, in the words of the handler."""
-        return list(self._fields["permissions"])
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)  # also before there are fields, when one is copied
-        if name not in self._fields:
-            raise AttributeError(f"user {self.identity!r} has no {name!r}")
-        return self._fields[name]
-
-    def __getitem__(self, name: str) -> Any:
-        return self._fields[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._fields
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Give a field, as a dict does."""
-        return self._fields.get(name, default)
-
-    def __repr__(self) -> str:
-        return f"AuthUser({self.identity!r})"
