@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -233,6 +234,7 @@ def _taken(
     """Make runs that are locked those of a worker, each in a new attempt."""
     if not found:
         return []
+    now = max(now, time.time())  # what let them begin may have ended since the claim began
     phase = "running" if straight else case((runs.c.phase == "ready", "running"), else_="starting")
     taken = (
         update(runs)
