@@ -9,6 +9,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
+from langgraph.types import interrupt
 
 from checkrail.engine.outcomes import Ask
 from checkrail.runs.errors import NotFoundError
@@ -224,6 +225,40 @@ async def test_a_graph_within_a_graph_goes_on_where_it_asked(world):
         ended = await second.over(run)
         assert contents(ended)[-1] == "Done."
         assert (calls.models, calls.tools) == (2, [("pay", "pay")])
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_node_that_was_resumed_with_an_answer_keeps_it_across_the_question(world, restarts):
+    calls = Calls()
+    model = Scripted(calls=calls, answers=[AIMessage("one"), AIMessage("two")])
+
+    async def both(state):
+        first = await model.ainvoke(state["messages"])
+        told = interrupt("which?")
+        second = await model.ainvoke([*state["messages"], first])
+        return {"messages": [("ai", f"{told} {second.content}")]}
+
+    graphs = {"both": chain(both, state=MessagesState)}
+
+    def about_answers(event, request):
+        return Ask("again?") if request.messages[-1]["role"] == "assistant" else None
+
+    hook = (about_answers, "before_llm_call")
+    async with world.opened(graphs, hook) as served:
+        thread = await served.thread()
+        waits = await served.run("both", HELLO, thread)
+        assert waits["status"] == "interrupted"
+        run = await served.admit("both", None, thread, command={"resume": "this"})
+        row = await waiting(served, run)
+        if not restarts:
+            await approve(served, row)
+            ended = await served.over(run)
+    if restarts:
+        async with world.opened(graphs, hook) as second:
+            await approve(second, row)
+            ended = await second.over(run)
+    assert (ended["status"], contents(ended)[-1]) == ("success", "this two"), ended["error"]
+    assert calls.models == 3  # LangGraph runs a node again that was interrupted
 
 
 async def test_a_node_that_swallows_the_question_fails_the_run_and_says_why(world):
