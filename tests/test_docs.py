@@ -6,8 +6,9 @@ A document is one session: its snippets run in order, in one namespace and one e
 - ``yaml`` has to parse as YAML 1.2.
 - ``console`` runs its lines ``$ checkrail ...``. Each line of output that is shown has to occur in
   the real output; ``...`` stands for anything. With ``no-run`` it is only for reading.
-  ``checkrail dev`` and ``serve`` are started, and serve the snippets below until the next server
-  starts or the document ends: on a free port, which in URLs takes the place of 2024.
+  ``checkrail dev``, ``serve`` and ``gateway`` are started, and serve the snippets below until the
+  next server starts or the document ends: on a free port, which in addresses takes the place of
+  2024 and 4000. What a document serves itself, at 4001, gets another one.
 - ``<!-- file: name -->`` above a snippet writes it to that file; Python is then not run.
 - ``<!-- exit: N -->`` above a console snippet is the exit code of its commands, 0 unless said.
 """
@@ -50,8 +51,9 @@ SNIPPET = re.compile(
     re.VERBOSE | re.MULTILINE | re.DOTALL,
 )
 MARK = re.compile(r"<!--\s*(file|exit):\s*(\S+)\s*-->")
-PORT = re.compile(r"(?<=127\.0\.0\.1:)2024|(?<=localhost:)2024")
-SERVING = ("dev", "serve")
+PORT = re.compile(r"(?:(?<=127\.0\.0\.1:)|(?<=localhost:))(2024|4000|4001)\b")
+OWN = "4001"
+SERVING = ("dev", "serve", "gateway")
 
 
 @dataclass(frozen=True)
@@ -161,9 +163,14 @@ def environment(server: Server) -> dict[str, str]:
 
 def run_document(document: Path, namespace: dict[str, object]) -> None:
     """Run the snippets of a document in the current folder."""
+    own = free_port()
     with asyncio.Runner() as runner, Server() as server:
+
+        def port(found: re.Match[str]) -> str:
+            return str(own if found[1] == OWN else server.port)
+
         for snippet in snippets(document):
-            text = PORT.sub(str(server.port), snippet.text)
+            text = PORT.sub(port, snippet.text)
             try:
                 run_snippet(replace(snippet, text=text), namespace, runner, server)
             except BaseException as error:

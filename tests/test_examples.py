@@ -75,6 +75,18 @@ SAYS = {
         out:  continue: 'done', although flaky failed
         session s1 has ended (expired): threads t1, t2
     """,
+    "gateway/demo.py": """
+        python agent.py
+        the model is told: Move 5000 to my savings! My key is AKIAIOSFODNN7EXAMPLE.
+        the agent moves 5000
+        the agent answers: Done: moved 5000.
+        checkrail with -- python agent.py
+        the model is told: Move 5000 to my savings! My key is [redacted].
+        the agent answers: transfer was not called: Transfers over 1000 need the finance desk
+        checkrail: 1 call, 40 tokens in, 10 out, $0.0090
+        no_secrets  change 1
+        limit       block 1
+    """,
 }
 
 

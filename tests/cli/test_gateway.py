@@ -141,6 +141,13 @@ def test_the_hooks_of_a_project_hold_beside_those_of_hooks_yaml(gateway, write, 
     assert (answer.status_code, provider.requests) == (403, [])
 
 
+def test_a_section_of_the_gateway_that_does_not_count_is_told(checkrail, write, provider):
+    project = write("checkrail.yaml", "hooks: {}\n")
+    hooks = write("hooks.yaml", "hooks: {}\n" + UPSTREAM.format(url=provider.url))
+    told = " ".join(checkrail("with", "--", "true").err.split())
+    assert f"what {hooks} says under `gateway` does not count: what {project} says does" in told
+
+
 def test_what_is_named_counts_alone(gateway, write, provider, tmp_path):
     write("hooks.yaml", "hooks: {before_llm_call: [{name: mine, block: mine}]}\n")
     (tmp_path / "other").mkdir()

@@ -326,3 +326,17 @@ async def test_an_agent_that_a_hook_waits_for_may_come_later(write):
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+def test_other_things_under_gateway_are_said_to_take_a_restart(write, caplog):
+    said = "hooks: {}\ngateway: {blocked_tool: %s}\n"
+    reloader = Reloader(write("checkrail.yaml", said % "text"), HookRegistry())
+    reloader.load()
+    told = "says other things under `gateway`: they take a restart"
+    for blocked_tool, times in {"text": 0, "drop": 1, "continue": 2}.items():
+        write("checkrail.yaml", said % blocked_tool)
+        assert reloader.reload()
+        assert caplog.text.count(told) == times
+    write("checkrail.yaml", said % "text")  # as it was started
+    assert reloader.reload()
+    assert caplog.text.count(told) == 2

@@ -31,6 +31,8 @@ def command(config: str | None, host: str | None, port: int | None) -> None:
         click.echo(f"{project.file}: {', '.join(project.described()) or 'no graphs'}")
         click.echo(f"API   {address(host, port)}")
         click.echo(f"docs  {address(host, port)}/docs")
+        if "gateway" not in server.http.disabled:
+            click.echo(f"LLMs  {address(host, port)}/gateway")
 
     try:
         serve(project, host, port, announce=announce, dev=True)

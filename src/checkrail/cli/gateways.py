@@ -27,7 +27,7 @@ OPTIONS: dict[str, Any] = {
 }
 """What uvicorn is told in every case."""
 
-_CHATTY = ("aiohttp", "asyncio", "uvicorn", "watchfiles")
+_CHATTY = ("aiohttp", "alembic", "asyncio", "uvicorn", "watchfiles")
 
 
 def opened(

@@ -63,9 +63,14 @@ class Tally:
         """Tell it to a person."""
         found = self.data()
         calls = f"{found['calls']} {'call' if found['calls'] == 1 else 'calls'}"
-        cost = "" if found["cost"] is None else f", ${found['cost']:.4f}"
+        cost = "" if found["cost"] is None else f", {_dollars(found['cost'])}"
         yield f"{calls}, {found['input_tokens']} tokens in, {found['output_tokens']} out{cost}"
         wide = max(map(len, found["hooks"]), default=0)
         for name, counts in found["hooks"].items():
             told = ", ".join(f"{what} {count}" for what, count in counts.items())
             yield f"  {name:<{wide}}  {told}"
+
+
+def _dollars(cost: float) -> str:
+    """Write an amount so that a small one is not told as none."""
+    return f"${cost:.6f}" if 0 < cost < 0.001 else f"${cost:.4f}"

@@ -69,7 +69,8 @@ class GatewayConfig:
 
     `keys` are the gateway's own, by their names: with them, only callers who have one get through.
     `blocked_tool` says what becomes of a tool call that a hook blocked. `ask_usage` lets a stream
-    tell what it used where a hook wants to know. `prices` are tried in their order.
+    tell what it used where a hook wants to know. Without `pass_through`, nothing is passed on that
+    no hook sees, but the list of models. `prices` are tried in their order.
     """
 
     upstreams: tuple[UpstreamConfig, ...] = public_upstreams()
@@ -77,5 +78,6 @@ class GatewayConfig:
     blocked_tool: Literal["text", "drop", "continue"] = "text"
     keep_alive_seconds: float = 15.0
     ask_usage: bool = True
+    pass_through: bool = True
     body_bytes: int = 32 * MIB
     prices: tuple[PriceConfig, ...] = ()

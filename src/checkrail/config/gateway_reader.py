@@ -81,6 +81,7 @@ GATEWAY: dict[str, Check] = {
     "blocked_tool": Choice(("text", "drop", "continue")),
     "keep_alive_seconds": seconds,
     "ask_usage": flag,
+    "pass_through": flag,
     "body_bytes": positive,
     "prices": anything,
 }

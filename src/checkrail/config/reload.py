@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkrail.actions.outside import Outside
+from checkrail.config.gateway import GatewayConfig
 from checkrail.config.loader import Loaded, load
 from checkrail.config.modules import anew
 from checkrail.config.problems import ConfigError, Problem
@@ -46,6 +47,7 @@ class Reloader:
         file = self.path.absolute()
         self._files: tuple[Path, ...] = (file, file.parent / FOLDER)
         self._stamp: Stamp = {}
+        self._gateway: GatewayConfig | None = None
 
     def load(self) -> Loaded:
         """Load the file and put its hooks into the registry, or raise what is wrong with it."""
@@ -85,12 +87,20 @@ class Reloader:
             self.last_error = error
             self._watched((*self._files, *error.files), started)
             raise
+        self._note_gateway(loaded)
         self.loaded, self.last_error = loaded, None
         folder = () if loaded.folder is None else (loaded.folder,)
         self._watched((*loaded.files, *folder), started)
         for warning in loaded.warnings:
             log.warning("%s", warning)
         return loaded
+
+    def _note_gateway(self, loaded: Loaded) -> None:
+        """Say that a gateway goes on as it was started: only hooks are loaded anew."""
+        if self.loaded is None:
+            self._gateway = loaded.gateway
+        elif loaded.gateway not in (self.loaded.gateway, self._gateway):
+            log.warning("%s says other things under `gateway`: they take a restart", self.path)
 
     def _swap(self, loaded: Loaded) -> None:
         own = {spec.name for spec in self.loaded.specs} if self.loaded else set()

@@ -16,11 +16,11 @@ from checkrail.gateway.answering import Answering, Send, while_there
 from checkrail.gateway.door import Admitted, Door, LocalDoor
 from checkrail.gateway.errors import GatewayError, NotTakenError
 from checkrail.gateway.exchange import Call, Gateway
-from checkrail.gateway.formats import FORMATS
+from checkrail.gateway.formats import COUNTING, FORMATS
 from checkrail.gateway.formats.base import Format, Refusal, UnreadableError
 from checkrail.gateway.identity import Identity
 from checkrail.gateway.incoming import Gone, Incoming, Receive, canonical
-from checkrail.gateway.passing import pass_on, spoken
+from checkrail.gateway.passing import MODELS, pass_on, spoken
 from checkrail.gateway.upstreams import Upstreams
 
 log = logging.getLogger("checkrail.gateway")
@@ -105,7 +105,8 @@ class GatewayApp:
     ) -> None:
         body = await incoming.decoded()
         ids = Identity(incoming.headers, body, key=admitted.key, user=admitted.user)
-        call = Call(called, body, incoming.headers, incoming.query, ids)
+        counts = _spelled(incoming) in COUNTING
+        call = Call(called, body, incoming.headers, incoming.query, ids, counts)
         reply = await self._gateway.answer(call)
         headers = [*reply.headers, (REQUEST_ID, ids.request_id.encode())]
         await answering.give(reply.status, headers, reply.content)
@@ -113,6 +114,8 @@ class GatewayApp:
     async def _passed(self, incoming: Incoming, answering: Answering) -> None:
         if canonical(incoming.path) is None or not incoming.path.startswith("/v1/"):
             raise NotTakenError(404, "There is nothing at this path: models are under /v1")
+        if not self._gateway.settings.pass_through and not _lists_models(incoming):
+            raise NotTakenError(403, "This gateway passes on calls of models and nothing else")
         passed = await pass_on(self._upstreams, incoming)
         await answering.give(passed.status, passed.headers, passed.content)
 
@@ -136,7 +139,17 @@ def _called(incoming: Incoming) -> Format | None:
     """Give the format of a call of a model, however its path is spelled."""
     if incoming.method != "POST":
         return None
-    return FORMATS.get(incoming.path) or FORMATS.get(canonical(incoming.path) or "")
+    path = _spelled(incoming)
+    return FORMATS.get(path) or COUNTING.get(path)
+
+
+def _lists_models(incoming: Incoming) -> bool:
+    return incoming.method in ("GET", "HEAD") and incoming.path == MODELS
+
+
+def _spelled(incoming: Incoming) -> str:
+    """Give a path as it is commonly spelled."""
+    return incoming.path if incoming.path in FORMATS else canonical(incoming.path) or ""
 
 
 def _refusal(error: Exception) -> Refusal:

@@ -43,6 +43,13 @@ class Call:
     headers: Headers = ()
     query: bytes = b""
     ids: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    counts: bool = False
+    """Whether only the tokens of the request are to be counted."""
+
+    @property
+    def path(self) -> str:
+        """Where it goes."""
+        return self.format.counting_path if self.counts else self.format.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,8 @@ class Exchange:
             raise Refused(asked.refusal)
         if asked.message is not None or asked.request is None:
             return self._synthetic(asked.message or AssistantMessage())
+        if self.call.counts:
+            return await passed_on(await self.send(asked.request), self.format)
         return await self._asked(asked.request)
 
     def _check(self) -> None:
@@ -150,6 +159,8 @@ class Exchange:
             raise Refused(Refusal(400, told, "unsupported_parameter"))
 
     def _synthetic(self, message: AssistantMessage) -> Reply:
+        if self.call.counts:  # no model would be asked, so nothing would be sent to one
+            return Reply(200, [JSON], write_json({"input_tokens": 0}))
         if self.request.stream:
             pieces = [*self.format.stream(message, self.request)]
             return Reply(200, [*STREAM], Flow(written(pieces)))
@@ -218,7 +229,7 @@ class Exchange:
 async def sending(route: Route, call: Call, body: bytes) -> Sent:
     """Send a request to who takes it. Raises `Refused`."""
     try:
-        return await route.send(call.format.path, body, call.headers, call.query)
+        return await route.send(call.path, body, call.headers, call.query)
     except UpstreamError as error:
         raise Refused(unanswered(error)) from None
 

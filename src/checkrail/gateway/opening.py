@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractContextManager
 
@@ -20,6 +21,8 @@ from checkrail.gateway.counting import counting
 from checkrail.gateway.door import Door, KeyDoor
 from checkrail.gateway.exchange import Gateway
 from checkrail.gateway.upstreams import Upstreams
+
+log = logging.getLogger("checkrail.gateway")
 
 
 class OpenGateway:
@@ -37,6 +40,13 @@ class OpenGateway:
         self.outside.allow = tuple(place for each in outbound for place in each.allow)
         self.outside.secret = next(filter(None, (each.webhook_secret for each in outbound)), None)
         self.settings: GatewayConfig = self.loaded[0].gateway
+        self._note_settings()
+
+    def _note_settings(self) -> None:
+        for loaded in self.loaded[1:]:
+            if loaded.gateway != GatewayConfig():
+                told = "what %s says under `gateway` does not count: what %s says does"
+                log.warning(told, loaded.file, self.loaded[0].file)
 
     def use(self, upstreams: tuple[UpstreamConfig, ...]) -> None:
         """Go to other upstreams than the files say."""
@@ -57,11 +67,11 @@ class OpenGateway:
             upstreams,
             door=door,
             body_bytes=self.settings.body_bytes,
-            lifespan=self._watching,
+            lifespan=self.watching,
         )
 
     @contextlib.asynccontextmanager
-    async def _watching(self) -> AsyncIterator[None]:
+    async def watching(self) -> AsyncIterator[None]:
         """Reload what changes; at the end, wait for what still goes on in the background."""
         tasks = [asyncio.create_task(reloader.watch()) for reloader in self._reloaders]
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -67,7 +68,7 @@ def broken_off(name: str, error: BaseException) -> UpstreamError:
 
 
 def _reason(error: BaseException) -> str:
-    inner = getattr(error, "os_error", error)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "its host is not known"
-    return getattr(inner, "strerror", None) or "it closed the connection"
+    number = getattr(getattr(error, "os_error", error), "errno", None)
+    return os.strerror(number) if number else "it closed the connection"

@@ -69,6 +69,8 @@ class Format(Protocol):
 
     name: str
     path: str
+    counting_path: str
+    """Where the tokens of a request are counted, without an answer; empty: nowhere."""
     keep_alive: bytes
     """What may stand between two pieces of a stream, and means nothing."""
 

@@ -55,6 +55,7 @@ class Responses:
 
     name = "responses"
     path = "/v1/responses"
+    counting_path = "/v1/responses/input_tokens"
     keep_alive = b": keep-alive\n\n"
 
     def read(self, body: Body) -> ModelRequest:
