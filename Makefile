@@ -21,6 +21,9 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_SYSTEM_CERTS := 1
 
+# Tests start hundreds of processes. Where nothing compiled may be kept, each compiles all it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo dev test test-adapters check soak bench clean python
 
 help: ## show this list
