@@ -4,6 +4,7 @@ What runs is the same command in a process of its own; only its imports are ther
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -87,18 +88,27 @@ class Zygote:
 
 IMPORTED = (
     "alembic.command",
+    "langchain.agents",
     "langgraph.checkpoint.postgres.aio",
     "langgraph.checkpoint.sqlite.aio",
+    "langgraph.graph",
     "langgraph.store.postgres.aio",
+    "langgraph.store.sqlite.aio",
     "psycopg_pool",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.uvloop",
+    "uvicorn.protocols.http.httptools_impl",
     "uvicorn.protocols.websockets.websockets_sansio_impl",
     "checkrail.cli.db",
+    "checkrail.cli.runner",
+    "checkrail.cli.serve",
     "checkrail.cli.serving",
+    "checkrail.config.yaml_text",
     "checkrail.server.app",
     "checkrail.server.process",
     "checkrail.store.migrate",
 )
-"""What a server imports: nothing of a project, and nothing that starts a thread."""
+"""What servers and their graphs import: nothing of a project, and nothing that starts a thread."""
 
 
 def _serve(control: socket.socket) -> dict[str, Any] | None:
@@ -160,6 +170,8 @@ def _become(asked: Mapping[str, Any]) -> None:
 if __name__ == "__main__":
     for name in IMPORTED:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # else whoever is forked has to copy all of it to look through it
     told = _serve(socket.socket(fileno=int(sys.argv[1])))
     if told is not None:
         _become(told)
