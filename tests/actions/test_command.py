@@ -69,7 +69,7 @@ def alive(pid: int) -> bool:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - another process is being waited for
             await asyncio.sleep(0.01)
 

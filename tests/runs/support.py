@@ -149,7 +149,7 @@ class Open:
         return await self.over(row)
 
     async def over(self, row):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.service.ended(row["run_id"])
 
     async def read(self, job: Callable[..., Any]) -> Any:
@@ -182,7 +182,7 @@ class Open:
 
     async def followed(self, run, after=0) -> list[Any]:
         """The events of a run as a client gets them."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             found = self.service.follow(run["run_id"], after)
             return [event async for batch in found for event in batch]
 
@@ -289,7 +289,7 @@ class World:
         await outbound.aclose()
 
 
-async def until(found: Callable[[], Any], what="it", seconds=15.0) -> Any:
+async def until(found: Callable[[], Any], what="it", seconds=60.0) -> Any:
     """Wait until something is there, and give it."""
     deadline = time.monotonic() + seconds
     while True:

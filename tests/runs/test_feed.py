@@ -14,7 +14,7 @@ from .support import chain, say, until
 async def read(feed, wanted):
     """What a feed gives until something is there, with where to go on from."""
     found, last = [], 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         async for safe, rows in feed.follow():
             last = safe
             found += rows

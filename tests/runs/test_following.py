@@ -80,7 +80,7 @@ async def test_a_reader_that_lags_behind_goes_on_from_the_table_and_misses_nothi
     [tap] = served.parts.live[row["run_id"]].taps
     assert tap.lagging
     gate.open.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         seen += [event.seq async for batch in source for event in batch]
     assert seen == [*range(1, 12_003)]
 

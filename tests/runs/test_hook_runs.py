@@ -119,7 +119,7 @@ async def test_one_that_is_late_is_stopped(world):
     async def slow(told):
         await asyncio.sleep(60)
 
-    served = await opened(world, slow, timeout_seconds=0.3)
+    served = await opened(world, slow, timeout_seconds=2)  # by then its run has begun
     ended = await served.run("say", {"text": "hi"})
     assert ended["phase"] == "blocked"
     assert (await served.over(await hook_run_of(served, ended)))["phase"] in (

@@ -24,7 +24,7 @@ async def keep(saver, count):
 
 
 async def until(done):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not await done():  # noqa: ASYNC110 - a table cannot say when it has changed
             await asyncio.sleep(0.01)
 

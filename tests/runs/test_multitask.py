@@ -166,7 +166,7 @@ async def test_a_run_that_takes_the_place_of_one_nobody_has_begun_numbers_after_
 async def test_one_who_follows_a_thread_sees_every_run_of_it_in_order(served, gate, thread):
     rows = [await served.run("say", {"text": str(n)}, thread) for n in range(3)]
     seen = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         async for row, batch in served.service.follow_thread(thread, 0):
             ends = [event for event in batch if event.event == "end"]
             seen += [row["run_id"] for _ in ends]

@@ -96,10 +96,10 @@ async def test_a_worker_that_beats_keeps_its_runs_though_it_blocks(world):
     """Code that holds up the event loop for longer than a lease does not lose its run."""
 
     async def block(state):
-        time.sleep(1.2)  # noqa: ASYNC251
+        time.sleep(3.5)  # noqa: ASYNC251
         return {"said": ["done"]}
 
-    served = await world.open({"block": chain(block)}, lease=0.8, beat=0.1)
+    served = await world.open({"block": chain(block)}, lease=2.5, beat=0.1)
     ended = await served.run("block", {"text": "x"})
     assert (ended["status"], ended["attempt"], ended["lost"]) == ("success", 1, 0)
 

@@ -9,7 +9,7 @@ from .support import Gate, chain, say
 async def ends(served, thread, count, after=0):
     """The first so many runs that a follower of a thread sees the end of."""
     found = []
-    async with asyncio.timeout(20), aclosing(served.service.follow_thread(thread, after)) as source:
+    async with asyncio.timeout(30), aclosing(served.service.follow_thread(thread, after)) as source:
         async for row, batch in source:
             if batch and batch[-1].event == "end":
                 found.append((row["run_id"], batch[-1].data["phase"]))

@@ -154,7 +154,7 @@ async def test_who_stops_waiting_does_not_undo_the_write(database):
 
 async def test_readers_do_not_wait_for_the_writer(database):
     held = Held(database)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await database.read(names) == []
     held.let_go()
 
@@ -203,6 +203,7 @@ async def test_a_database_that_drops_its_connections_is_used_again(postgres_engi
         )
         with postgres_engine.begin() as connection:
             connection.execute(drop)
+        postgres_engine.dispose()  # of those of its own that were dropped too
 
         async def again():
             try:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 FOLDER = Path(os.environ["CRASH_FOLDER"])
-LONGER_THAN_A_LEASE = 3.0
+LONGER_THAN_A_LEASE = 4.0
 
 
 def note(place, **told):

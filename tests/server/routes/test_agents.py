@@ -326,7 +326,7 @@ async def test_another_process_learns_of_a_change_as_soon_as_it_is_told(client, 
     following = asyncio.create_task(other.serve(parts.hub))
     try:
         await made(client, scripted("news"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while "news" not in other.catalogue:  # noqa: ASYNC110 - far sooner than it looks itself
                 await asyncio.sleep(0.01)
     finally:
