@@ -1,4 +1,5 @@
 import logging
+import os
 
 import pytest
 from hypothesis import settings
@@ -20,3 +21,13 @@ def _loggers_as_they_were():
     yield
     for name in _ours():
         logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A real PostgreSQL for all tests of this process, which is started when first asked for."""
+    from .postgres import Postgres
+
+    cluster = Postgres(os.environ.get("CHECKRAIL_TEST_POSTGRES"))
+    yield cluster
+    cluster.stop()

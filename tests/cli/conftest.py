@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.server.harness import Postgres, Served, on_sqlite
+from tests.server.harness import Served, on_sqlite
 
 from .run_site import Site, made_project
 
@@ -108,14 +108,6 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return written
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """A real PostgreSQL, which is started when first asked for."""
-    cluster = Postgres(os.environ.get("CHECKRAIL_TEST_POSTGRES"))
-    yield cluster
-    cluster.stop()
 
 
 @pytest.fixture(scope="session")

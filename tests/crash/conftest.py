@@ -9,7 +9,6 @@ import pytest
 from tests.server.conftest import (  # noqa: F401 - fixtures, and a hook of pytest
     DATABASES,
     _watched,
-    postgres,
     pytest_runtest_makereport,
 )
 from tests.server.harness import Database, Served
@@ -21,10 +20,10 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", ".checkrail")
 
 
 def _database(kind, request) -> Database:
-    """An empty database; SQLite's is beside the project, of which each site has a copy."""
+    """A database without rows; SQLite's is beside the project, of which each site has a copy."""
     if kind == "sqlite":
         return Database(kind, {})
-    url = request.getfixturevalue("postgres").fresh()
+    url = request.getfixturevalue("postgres").with_tables()
     return Database(kind, {"CHECKRAIL_DATABASE_URL": url})
 
 

@@ -68,9 +68,6 @@ class Site:
 
     def up(self) -> None:
         """Start the servers that are down."""
-        if self.database.kind == "postgres" and not (self.folder / "tables").exists():
-            self.servers[0].run("db", "upgrade")
-            (self.folder / "tables").touch()
         down = [server for server in self.servers if not server.running]
         for server in down:
             server.begin()

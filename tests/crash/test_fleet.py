@@ -18,7 +18,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.server.harness import Database, Served, environment, zygote
+from tests.processes import environment
+from tests.server.harness import Database, Served, zygote
 
 from . import fleet_books
 from .conftest import LEFT_OUT, _watched
@@ -106,7 +107,7 @@ def receiving() -> Iterator[Receiver]:
 @pytest.fixture
 def fleet(postgres, tmp_path) -> Iterator[Fleet]:
     shutil.copytree(PROJECT, tmp_path / "project", ignore=LEFT_OUT)
-    database = Database("postgres", {"CHECKRAIL_DATABASE_URL": postgres.fresh()})
+    database = Database("postgres", {"CHECKRAIL_DATABASE_URL": postgres.with_tables()})
     with _watched() as watch, receiving() as receiver:
 
         def serve(database, **options) -> Served:

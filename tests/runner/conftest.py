@@ -9,7 +9,6 @@ from tests.server.conftest import (  # noqa: F401 - fixtures, and a hook of pyte
     DATABASES,
     _watched,
     new_database,
-    postgres,
     pytest_runtest_makereport,
 )
 from tests.server.harness import Served

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
-from tests.server.harness import PATIENCE, Database, Served, _until, environment, zygote
+from tests.processes import PATIENCE, environment, until
+from tests.server.harness import Database, Served, zygote
 from tests.server.zygote import Forked
 
 
@@ -57,7 +58,7 @@ class Running:
                 raise RuntimeError(f"the runner ended by itself:\n{self.output()}")
             return self.output().count("registered as") >= times
 
-        _until(ready, what="the runner's registration")
+        until(ready, what="the runner's registration")
 
     def ask_to_end(self) -> None:
         """Ask it to end, as an operator does."""
@@ -111,7 +112,7 @@ class Asking:
             found.update(self.get(run_id))
             return found["ended_at"] is not None
 
-        _until(over, what=f"the end of run {run_id}, which is {found}")
+        until(over, what=f"the end of run {run_id}, which is {found}")
         return found
 
     def cancel(self, run_id: str, action: str = "interrupt") -> None:
@@ -124,8 +125,3 @@ class Asking:
     def answered(answer: httpx.Response) -> Any:
         assert answer.is_success, f"{answer.status_code}: {answer.text}"
         return answer.json() if answer.content else None
-
-
-def until(ready: Any, what: str = "it") -> None:
-    """Wait until something is so."""
-    _until(ready, what=what)

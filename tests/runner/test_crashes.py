@@ -1,6 +1,6 @@
 """Runners and servers die, freeze and come back, and no run is lost or ends twice."""
 
-from .harness import until
+from tests.processes import until
 
 
 def begun(file, attempt=1):

@@ -1,6 +1,6 @@
 """Hooks hold in runs on a runner as they do on the server: it is asked at every point."""
 
-from .harness import until
+from tests.processes import until
 
 FILE = "hooked.yaml"
 

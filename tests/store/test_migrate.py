@@ -1,9 +1,7 @@
 """Migrations: from nothing to the tables that this version knows, and no further."""
 
 import threading
-import uuid
 
-import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -19,14 +17,8 @@ from checkrail.store.tables import metadata
 def empty(request, tmp_path):
     """The URL of an empty database."""
     if request.param == "sqlite":
-        yield sqlite_url(tmp_path / "checkrail.db")
-        return
-    url, name = request.getfixturevalue("postgres"), f"test_{uuid.uuid4().hex}"
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        server, _, options = url.partition("?")
-        yield f"{server.rpartition('/')[0]}/{name}?{options}"
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        return sqlite_url(tmp_path / "checkrail.db")
+    return request.getfixturevalue("postgres").fresh()
 
 
 @pytest.fixture

