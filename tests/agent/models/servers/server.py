@@ -106,6 +106,8 @@ class _Server:
         self.ready.set()
         await self.over.wait()
         listening.close()
+        for _ in range(10):  # whoever has just been accepted is answered by a task a moment later
+            await asyncio.sleep(0)
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -119,10 +121,10 @@ class _Server:
         with suppress(ConnectionError, asyncio.CancelledError):
             while await self.answered(reader, writer):
                 pass
-        self.tasks.discard(task)
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
+        self.tasks.discard(task)
         if not self.tasks:
             self.endpoint.idle.set()
 
