@@ -123,7 +123,8 @@ async def test_a_run_that_takes_too_long_ends_as_a_timeout(world):
 async def test_a_body_that_does_not_stop_is_left_behind_after_its_grace(world):
     gate = Gate()
     gate.stubborn = True
-    served = await world.open({"slow": gate.graph()}, agents=SOON, cancel_grace=0.05)
+    agents = [graph_agent("slow", timeout_seconds=2)]  # enough for the second run
+    served = await world.open({"slow": gate.graph()}, agents=agents, cancel_grace=0.05)
     thread = await served.thread()
     row = await served.run("slow", {"text": "x"}, thread)
     assert (row["status"], row["unwound"]) == ("timeout", False)

@@ -1,14 +1,22 @@
 """Both databases, real and with the tables of this version."""
 
 import pytest
+from sqlalchemy import event
 
 from checkrail.store import migrate
 from checkrail.store.engines import open_engine, sqlite_url
 
 
+def _patient(connection, _record):
+    # On a busy machine a long query takes longer to be written than PostgreSQL waits for a server.
+    connection.execute("SET idle_in_transaction_session_timeout = 0")
+    connection.commit()
+
+
 @pytest.fixture(scope="session")
 def postgres_engine(postgres):
     engine = open_engine(postgres.fresh())
+    event.listen(engine, "connect", _patient)
     migrate.upgrade(engine)
     yield engine
     engine.dispose()

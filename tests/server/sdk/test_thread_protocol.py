@@ -114,7 +114,8 @@ async def test_a_subscription_can_be_narrowed_to_a_namespace(opened):
 
 async def test_every_event_is_numbered_and_named(opened):
     async with opened("chat") as thread:
-        told = thread.events  # which is opened now: a run that is over is not told again
+        told = thread.events
+        await thread._open_handles[-1].ready  # a run that is over is not told again
         await thread.run.start(input=said("hello"))
         events = []
         async for event in told:
