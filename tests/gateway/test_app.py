@@ -244,8 +244,8 @@ async def test_a_compressed_request_is_decoded_before_hooks_and_upstreams(
     [
         ("br", b"x", 415),
         ("gzip", b"no gzip", 400),
-        ("gzip", gzip.compress(b"{}" * 50)[:-9], 400),
-        ("gzip", gzip.compress(b" " * 5000), 413),
+        ("gzip", gzip.compress(b"{}" * 50, mtime=0)[:-9], 400),
+        ("gzip", gzip.compress(b" " * 5000, mtime=0), 413),
     ],
 )
 async def test_a_request_whose_compression_is_odd_is_refused(
