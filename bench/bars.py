@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import startup
+from gateway import NO_HOOKS, GatewayResults
 from measure import Timing
 from scripted_run import ITERATIONS
 from server import DATABASES as SERVER_DATABASES
@@ -67,6 +68,16 @@ def judge_server(found: ServerResults) -> list[Bar]:
     return [
         *(bar for database in SERVER_DATABASES for bar in _judge_database(database, found)),
         Bar("start of a run on an idle runner, p50", 30, " ms", pickup),
+    ]
+
+
+def judge_gateway(found: GatewayResults) -> list[Bar]:
+    """Without hooks; of one client and many, the worse counts."""
+    [way] = [each for each in found.ways if each.name == NO_HOOKS]
+    return [
+        Bar("gateway, CPU a request of 10 kB", 1.5, " ms", max(way.cpu, way.crowded_cpu)),
+        Bar("gateway, CPU a chunk of a stream", 0.1, " ms", way.chunk_cpu),
+        Bar("gateway, first byte after the upstream's", 5, " ms", way.first_byte_added),
     ]
 
 

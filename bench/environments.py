@@ -49,22 +49,22 @@ LOOP_PEERS = (
 
 def measure_peer(peer: Peer) -> PeerResult:
     try:
-        python = _python_with(f"{peer.package}>={peer.at_least}", ENVS / peer.module)
+        python = python_with(f"{peer.package}>={peer.at_least}", env=ENVS / peer.module)
         found = measured_by(python, f"peers.{peer.module}")
     except (OSError, subprocess.CalledProcessError, json.JSONDecodeError) as error:
-        return PeerResult(peer.package, not_measured=_last_line(error))
+        return PeerResult(peer.package, not_measured=last_line(error))
     return PeerResult(peer.package, found.version, tuple(chain(*found.sections.values())))
 
 
-def _python_with(requirement: str, env: Path) -> Path:
+def python_with(*requirements: str, env: Path) -> Path:
     """The Python of a cached environment; to renew it, delete its folder."""
     python = env / "bin" / "python"
     installed = env / "requirement.txt"
-    wanted = f"{requirement} on {sys.version}"
+    wanted = f"{' '.join(requirements)} on {sys.version}"
     if not installed.exists() or installed.read_text() != wanted:
         uv = _find_uv()
         run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(env)])
-        run([uv, "pip", "install", "--quiet", "--python", str(python), requirement])
+        run([uv, "pip", "install", "--quiet", "--python", str(python), *requirements])
         installed.write_text(wanted)
     return python
 
@@ -77,6 +77,7 @@ def _find_uv() -> str:
     return found
 
 
-def _last_line(error: Exception) -> str:
+def last_line(error: Exception) -> str:
+    """Say in one line why something could not be measured."""
     said = getattr(error, "stderr", None) or str(error)
     return said.strip().splitlines()[-1].strip()

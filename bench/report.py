@@ -9,6 +9,8 @@ from pathlib import Path
 
 from bars import Bar
 from environments import PeerResult
+from gateway import GatewayResults
+from gateway_report import gateway_legend, gateway_notes, gateway_tables
 from measure import BARE, HOOK_COUNTS, Timing
 from scripted_run import ITEMS, ITERATIONS, MODEL_SECONDS, TOOL_SECONDS
 from server import ServerResults
@@ -28,6 +30,7 @@ class Results:
     peers: list[PeerResult]
     loop_peers: list[PeerResult]
     server: ServerResults | None
+    gateway: GatewayResults | None
     startup_ms: dict[str, float | None]
     bars: list[Bar]
 
@@ -61,12 +64,15 @@ def _render(results: Results, heading: str, table: Callable[[Table], str]) -> st
         "A run of an agent": _loops_table([*results.loops, *_peer_timings(results.loop_peers)]),
         "What hooks add to a run": _added_table(results.hooked_cpu, results.hooked_wall),
         **(server_tables(results.server) if results.server else {}),
+        **(gateway_tables(results.gateway) if results.gateway else {}),
         "Starting up": _startup_table(results.startup_ms),
         "Bars": _bars_table(results.bars),
     }
     parts = [f"{heading.format(title)}\n\n{table(t)}" for title, t in sections.items()]
     peers = [*results.peers, *results.loop_peers]
     notes = [machine() + ".", _legend(), _loop_legend(), server_legend(), *_peer_notes(peers)]
+    if results.gateway:
+        notes += [gateway_legend(), *gateway_notes(results.gateway)]
     return "\n\n".join([*parts, "\n".join(notes)])
 
 

@@ -97,12 +97,12 @@ def server(place: Place) -> Iterator[Served]:
     where = {"cwd": project, "env": place.environment}
     if place.url:
         subprocess.run(UPGRADE, **where, check=True, stdout=subprocess.DEVNULL)
-    port = _free_port()
+    port = free_port()
     with (place.folder / "server.log").open("w") as log:
         command = [*SERVE, "--port", str(port)]
         process = subprocess.Popen(command, **where, stdout=log, stderr=log)
     try:
-        _until_open(process, port, place.folder / "server.log")
+        until_open(process, port, place.folder / "server.log")
         yield Served(port, process.pid)
     finally:
         process.terminate()
@@ -143,14 +143,18 @@ def made_database(url: str, name: str) -> str:
     return f"postgresql://{parts.netloc}/{name}{options}"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Find a port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _until_open(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE
+def until_open(
+    process: subprocess.Popen[bytes], port: int, log: Path, patience: float = _PATIENCE
+) -> None:
+    """Wait until a process listens."""
+    deadline = time.monotonic() + patience
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

@@ -96,7 +96,7 @@ class Chat:
             heard.usage = heard.usage or bool(data.get("usage"))
             for choice in data["choices"]:
                 heard.text += choice["delta"].get("content") or ""
-                heard.stop = choice["finish_reason"] or heard.stop
+                heard.stop = choice.get("finish_reason") or heard.stop
                 for call in choice["delta"].get("tool_calls") or ():
                     known = calls.setdefault(call["index"], ["", ""])
                     known[0] += call["function"].get("name") or ""

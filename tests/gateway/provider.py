@@ -120,6 +120,18 @@ class Provider:
         """Let streams go on that wait, now and from now on."""
         self._loop.call_soon_threadsafe(self._go_on.set)
 
+    def anew(self) -> None:
+        """Forget what came and what was to be said, and let streams wait again."""
+        self._call(self._forget())
+
+    async def _forget(self) -> None:
+        self._go_on.clear()
+        self._replies.clear()
+        self.requests.clear()
+        for told in (self.gone, self.reached):
+            while told.acquire(blocking=False):
+                pass
+
     @property
     def last(self) -> Received:
         """The request that came last."""

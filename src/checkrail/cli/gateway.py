@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from checkrail.cli.connections import allow_many
 from checkrail.cli.gateways import OPTIONS, base_urls, log_to_stderr, opened
 from checkrail.cli.serving import address, bound, told
 from checkrail.engine.errors import CheckrailError
@@ -56,6 +57,7 @@ def _check_host(host: str, gateway: OpenGateway) -> None:
 def _serve(gateway: OpenGateway, host: str, port: int) -> None:
     import uvicorn
 
+    allow_many()
     running = uvicorn.Server(uvicorn.Config(gateway.app(), host=host, port=port, **OPTIONS))
 
     def stop(_number: int, _frame: object) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from checkrail.cli.app import FAILED, REFUSED_FILE
+from checkrail.cli.connections import allow_many
 from checkrail.cli.files import tell
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.extras import needs
@@ -51,6 +52,7 @@ def serve(
     from checkrail.server.auth import check_binding
     from checkrail.server.process import FILE, OPTIONS
 
+    allow_many()
     server = project.loaded.server
     check_binding(host, has_auth=server.auth is not None)
     if workers > 1:

@@ -67,11 +67,11 @@ class OpenGateway:
             upstreams,
             door=door,
             body_bytes=self.settings.body_bytes,
-            lifespan=self.watching,
+            lifespan=self._watching,
         )
 
     @contextlib.asynccontextmanager
-    async def watching(self) -> AsyncIterator[None]:
+    async def _watching(self) -> AsyncIterator[None]:
         """Reload what changes; at the end, wait for what still goes on in the background."""
         tasks = [asyncio.create_task(reloader.watch()) for reloader in self._reloaders]
         try:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from checkrail.agent.messages import unparsed_in
 from checkrail.agent.models.arguments import read_calls
 from checkrail.agent.models.checked import count_in, counts_in
 from checkrail.engine.values import AssistantMessage, ToolCall, plain
@@ -14,6 +15,7 @@ from checkrail.gateway.formats.base import UnreadableError
 from checkrail.gateway.formats.endings import counts_differ
 from checkrail.gateway.formats.provider_errors import reported
 from checkrail.gateway.formats.responses_calls import (
+    Calling,
     Item,
     arguments_of,
     call_id,
@@ -143,7 +145,7 @@ def same(before: AssistantMessage, after: AssistantMessage) -> bool:
 
 def _told(message: AssistantMessage) -> tuple[Any, ...]:
     calls = [(call.id, call.name, call.args) for call in message.tool_calls]
-    return message.content, calls, message.model, message.stop_reason
+    return message.content, calls, unparsed_in(message), message.model, message.stop_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ class Changing:
         """Give the items with the calls as they are to be, None for those that are left out."""
         read = iter(self.before.tool_calls)
         wanted = {call.id: call for call in self.after.tool_calls}
+        then, now_texts = unparsed_in(self.before), unparsed_in(self.after)
         for item in self.items:
             calling = calling_of(item)
             was = next(read, None) if calling is not None else None
@@ -189,11 +192,22 @@ class Changing:
                 yield item
             elif (now := wanted.get(was.id)) is None:
                 yield None
-            elif (now.name, now.args) == (was.name, was.args):
+            elif (now.name, now.args, now_texts.get(was.id)) == (
+                was.name,
+                was.args,
+                then.get(was.id),
+            ):
                 yield item
             else:
-                args = arguments_of(item, calling) if now.args == was.args else now.args
+                args = self._arguments(item, calling, was, now)
                 yield rewritten(item, calling, now.name, args)
+
+    def _arguments(self, item: Item, calling: Calling, was: ToolCall, now: ToolCall) -> Any:
+        """Give the arguments of a call as they are to be; they may be a text that is no JSON."""
+        if now.args != was.args:
+            return now.args
+        then, text = (unparsed_in(each).get(was.id) for each in (self.before, self.after))
+        return arguments_of(item, calling) if then == text else now.args if text is None else text
 
     def _new_calls(self) -> Iterator[Item]:
         known = {call.id for call in self.before.tool_calls}
