@@ -10,7 +10,7 @@ import pytest
 
 COMMANDS = ["chat", "check", "fire", "hooks", "init", "schema"]
 OF_THE_SERVER = ["approvals", "db", "dev", "keys", "resume", "runner", "runs", "serve"]
-OF_THE_GATEWAY = ["gateway", "with"]
+OF_THE_GATEWAY = ["gateway", "litellm-config", "with"]
 """Their examples are in tests of their own."""
 
 RULES = """
@@ -69,7 +69,7 @@ def test_help_names_every_command_and_exit_code(checkrail):
     done = checkrail("--help")
     assert (done.code, done.err) == (0, "")
     listed = done.out.partition("Commands:")[2]
-    assert re.findall(r"^  ([a-z]+)  +\S", listed, re.MULTILINE) == sorted(
+    assert re.findall(r"^  ([a-z-]+)  +\S", listed, re.MULTILINE) == sorted(
         COMMANDS + OF_THE_SERVER + OF_THE_GATEWAY
     )
     codes = " ".join(done.out.split())

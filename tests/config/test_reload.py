@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import sys
+import threading
 
 import pytest
 
@@ -340,3 +341,46 @@ def test_other_things_under_gateway_are_said_to_take_a_restart(write, caplog):
     write("checkrail.yaml", said % "text")  # as it was started
     assert reloader.reload()
     assert caplog.text.count(told) == 2
+
+
+class Unlucky(Reloader):
+    """Meets something that nobody foresaw, once."""
+
+    met = 0
+
+    def reload(self):
+        self.met += 1
+        if self.met == 1:
+            raise RuntimeError("dictionary changed size during iteration")
+        return super().reload()
+
+
+async def test_what_nobody_foresaw_does_not_leave_old_rules_for_good(files, write):
+    registry = HookRegistry()
+    reloader = Unlucky(files, registry)
+    async with watching(reloader):
+        write("gate.py", GATE % 2)
+        await until(lambda: reloader.met > 1)
+        assert await reason(registry) == "one2"
+
+
+async def test_changes_are_seen_in_a_folder_where_others_write_all_the_time(files, write):
+    registry = HookRegistry()
+    reloader = Reloader(files, registry)
+    over = threading.Event()
+
+    def others():
+        while not over.wait(0.01):
+            write("a.log", "more")
+
+    writing = threading.Thread(target=others)
+    async with watching(reloader):
+        writing.start()
+        try:
+            first = reloader.loaded
+            write("gate.py", GATE % 2)
+            await until(lambda: reloader.loaded is not first)
+        finally:
+            over.set()
+            writing.join()
+        assert await reason(registry) == "one2"

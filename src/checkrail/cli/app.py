@@ -23,6 +23,7 @@ COMMANDS = {
     "hooks": "Show the built-in hooks.",
     "init": "Make a project that runs.",
     "keys": "Make, list and revoke API keys of the server.",
+    "litellm-config": "Print what puts hooks into a LiteLLM proxy.",
     "resume": "Tell a session of a server something.",
     "runner": "Carry out runs of a server that is somewhere else.",
     "runs": "See, follow and cancel runs of a server.",
@@ -31,7 +32,7 @@ COMMANDS = {
     "with": "Run a command with hooks in front of its models.",
 }
 
-MODULES = {"with": "with_command"}
+MODULES = {"litellm-config": "litellm_config", "with": "with_command"}
 """Commands whose names cannot be those of modules."""
 
 

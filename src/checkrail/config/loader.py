@@ -146,7 +146,7 @@ def _loaded_with(
     gateway = GatewayReader(environment).read(top)
     importer = Importer(document.base, outside=outside or _outside(server))
     reader = EntryReader(report, environment, settings.defaults)
-    before = {*sys.modules}
+    before = {*sys.modules.copy()}
     folders = (*settings.python_path, *server.import_path)
     with importable(settings.python_path, server.import_path):
         reader.define(top.get("definitions"), ("definitions",))

@@ -39,7 +39,7 @@ def importable(folders: Sequence[Path], last: Sequence[Path] = ()) -> Iterator[N
 @contextmanager
 def anew(modules: Iterable[str]) -> Iterator[None]:
     """Forget modules, so that they are imported as they are now; they are back if that fails."""
-    before = {**sys.modules}
+    before = sys.modules.copy()
     for name in modules:
         _forget(name)
     importlib.invalidate_caches()
@@ -65,7 +65,7 @@ def own_modules(
     beside = {file.parent for file in files}
     return {
         name
-        for name, module in [*sys.modules.items()]
+        for name, module in sys.modules.copy().items()  # others may import meanwhile
         if (file := _file(module)) is not None
         and is_local(name, file)
         and (file in files or (name not in before and _belongs(name, file, beside, folders)))
@@ -83,7 +83,7 @@ def project_modules(folders: Iterable[Path]) -> set[str]:
     roots = [folder.resolve() for folder in folders]
     return {
         name
-        for name, module in [*sys.modules.items()]
+        for name, module in sys.modules.copy().items()
         if (file := _file(module)) is not None
         and is_local(name, file)
         and any(file.is_relative_to(root) for root in roots)

@@ -71,9 +71,17 @@ class Reloader:
             async for _ in _changes(self._files):
                 if _stamp(self._files) != self._stamp:
                     files = self._files
-                    await asyncio.to_thread(self.reload)
+                    await self._try()
                     if self._files != files:
                         break
+
+    async def _try(self) -> None:
+        """Reload; what nobody foresaw may be over soon, and must not leave old rules for good."""
+        try:
+            await asyncio.to_thread(self.reload)
+        except Exception:
+            log.exception("%s could not be reloaded, and is tried again", self.path)
+            self._stamp = {}
 
     def _load(self) -> Loaded:
         known = self.loaded.modules if self.loaded else ()
@@ -141,13 +149,11 @@ async def _changes(files: Iterable[Path]) -> AsyncIterator[None]:
     except ImportError as error:
         message = 'watching files needs watchfiles. Run: pip install "checkrail[config]"'
         raise CheckrailError(message) from error
-    wanted = {str(file) for file in files}
-    within = {str(file) for file in files if file.is_dir()}
+    within = {file for file in files if file.is_dir()}
     folders = {file.parent for file in files if file.parent.is_dir()}
     async for _ in awatch(
-        *folders,
-        *within,
-        watch_filter=lambda _change, path: path in wanted or str(Path(path).parent) in within,
+        *folders | within,
+        watch_filter=None,  # it would not yield where others write all the time
         recursive=False,
         rust_timeout=_LOOK_EVERY,
         yield_on_timeout=True,

@@ -70,14 +70,17 @@ class OpenGateway:
             lifespan=self._watching,
         )
 
+    async def watch(self) -> None:
+        """Reload files that change, until cancelled."""
+        await asyncio.gather(*(reloader.watch() for reloader in self._reloaders))
+
     @contextlib.asynccontextmanager
     async def _watching(self) -> AsyncIterator[None]:
         """Reload what changes; at the end, wait for what still goes on in the background."""
-        tasks = [asyncio.create_task(reloader.watch()) for reloader in self._reloaders]
+        task = asyncio.create_task(self.watch())
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             await self.registry.aclose()

@@ -1,0 +1,99 @@
+"""One call of a model through a LiteLLM proxy, and the hooks that look at it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any, NoReturn
+
+from checkrail.adapters.litellm.identity import ids_of
+from checkrail.adapters.litellm.models import cost_of, provider_of
+from checkrail.adapters.litellm.requests import body_of
+from checkrail.engine.values import AssistantMessage, ModelRequest
+from checkrail.gateway.costs import priced
+from checkrail.gateway.formats.base import Body, Format, Refusal, UnreadableError
+from checkrail.gateway.judging import POINTS, BlockedTool, Judge
+from checkrail.gateway.memory import Memory
+from checkrail.gateway.opening import OpenGateway
+from checkrail.gateway.verdicts import Refused
+
+log = logging.getLogger("checkrail.litellm")
+
+CANNOT_ASK_AGAIN = (
+    "a hook wants the model to be asked again, and a callback of LiteLLM cannot do that. "
+    "Put `checkrail gateway` in front of the proxy for hooks that retry"
+)
+
+
+class Hooks:
+    """The hooks that hold in a proxy, and what they remember of its calls."""
+
+    def __init__(self, opened: OpenGateway) -> None:
+        self.registry = opened.registry
+        self.settings = opened.settings
+        self.memory = Memory()
+        self.blocked_tool: BlockedTool = opened.settings.blocked_tool
+        if self.blocked_tool == "continue":
+            log.warning(
+                "blocked_tool: continue is not possible in LiteLLM, where a model cannot be asked "
+                "again: a text stands in place of a blocked call"
+            )
+            self.blocked_tool = "text"
+
+    def any(self) -> bool:
+        """Say whether hooks want to see calls at all."""
+        return any(self.registry.has(point) for point in POINTS)
+
+    def call(self, form: Format, data: Mapping[str, Any], key: Any) -> Call:
+        """Read a call. Raises `Refused`."""
+        body = body_of(form, data)
+        try:
+            request = form.read(body)
+        except UnreadableError as error:
+            raise Refused(Refusal(400, str(error), "invalid_request")) from None
+        request = dataclasses.replace(request, provider=provider_of(request.model))
+        return Call(self, form, body, request, ids_of(form, data, key))
+
+
+class Call:
+    """One call: what was asked, and what hooks say of it."""
+
+    def __init__(
+        self, hooks: Hooks, form: Format, body: Body, request: ModelRequest, ids: dict[str, Any]
+    ) -> None:
+        self._hooks = hooks
+        self.id = str(ids["request_id"])
+        self.format = form
+        self.body = body
+        self.request = request
+        self.sent = request
+        self.synthetic: AssistantMessage | None = None
+        self.keep_alive = hooks.settings.keep_alive_seconds
+        known = {**ids, "model": request.model, "provider": request.provider}
+        scope = hooks.registry.scope(**known)
+        self.judge = Judge(scope, memory=hooks.memory, blocked_tool=hooks.blocked_tool)
+
+    def check(self) -> None:
+        """Refuse to ask for an answer that is fetched later, past the hooks that have to see it."""
+        if self.request.params.get("background") and self.judge.holds() != "nothing":
+            told = "hooks of this proxy have to see the answer: ask without background"
+            raise Refused(Refusal(400, told, "unsupported_parameter"))
+
+    def counted(self, message: AssistantMessage) -> AssistantMessage:
+        """Give an answer with what it cost: by the prices of the file, or by LiteLLM's."""
+        model = message.model or self.sent.model
+        usage = priced(message.usage, model, self._hooks.settings.prices)
+        if usage and "cost" not in usage:
+            cost = cost_of(usage, model, self.sent.model)
+            usage = usage if cost is None else {**usage, "cost": cost}
+        return message if usage is message.usage else dataclasses.replace(message, usage=usage)
+
+    async def send(self, request: ModelRequest) -> NoReturn:
+        """Refuse to ask again. Raises `Refused`."""
+        del request
+        raise Refused(Refusal(501, CANNOT_ASK_AGAIN, "not_supported"))
+
+    def hold(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that outlives the caller."""
+        self._hooks.registry.hold(work)

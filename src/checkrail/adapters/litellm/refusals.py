@@ -1,0 +1,44 @@
+"""Refusals in ways that a LiteLLM proxy passes on as an error of the caller's API."""
+
+from __future__ import annotations
+
+from checkrail.gateway.formats.base import Format, Refusal
+from checkrail.gateway.formats.json_bytes import write_json
+from checkrail.gateway.formats.messages import Messages
+from checkrail.gateway.formats.responses import Responses
+from checkrail.gateway.sse import event
+
+
+class CallRefusedError(Exception):
+    """A call that hooks refused, with the fields that LiteLLM writes its error from."""
+
+    def __init__(self, form: Format, refusal: Refusal) -> None:
+        self.status_code = refusal.status
+        self.message = refusal.message
+        self.type = form.error(refusal)["error"]["type"]
+        self.code = refusal.code or str(refusal.status)
+        self.param = None
+        super().__init__(refusal.message)
+
+
+def refused_before(form: Format, refusal: Refusal) -> Exception:
+    """Give what to raise where no stream has begun.
+
+    LiteLLM tells the status in place of a code; ours is in the `provider_specific_fields`.
+    """
+    if form.name == Messages.name:
+        return CallRefusedError(form, refusal)
+    from fastapi import HTTPException  # LiteLLM's proxy has it
+
+    return HTTPException(refusal.status, detail=form.error(refusal))
+
+
+def failed_with(form: Format, refusal: Refusal) -> Exception | bytes:
+    """Give what to raise or to send in place of a stream, so that the status is told.
+
+    On responses LiteLLM takes it from the `code` of an error that comes first, and from none else.
+    """
+    if form.name != Responses.name:
+        return CallRefusedError(form, refusal)
+    error = form.error(refusal)["error"] | {"code": str(refusal.status)}
+    return event(write_json({"error": error}))

@@ -1,0 +1,102 @@
+"""The caller's request among what LiteLLM knows of a call, read and written back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from checkrail.engine.values import ModelRequest
+from checkrail.gateway.formats import FORMATS
+from checkrail.gateway.formats.base import Body, Format
+
+if TYPE_CHECKING:
+    from checkrail.adapters.litellm.calls import Call
+
+NAMES = {
+    "completion": "chat",
+    "acompletion": "chat",
+    "anthropic_messages": "messages",
+    "responses": "responses",
+    "aresponses": "responses",
+}
+"""What LiteLLM calls the formats."""
+
+SAID = frozenset(
+    {"model", "messages", "input", "instructions", "system", "tools", "functions", "stream"}
+)
+"""What is read wherever it comes from: other callbacks may have put it there."""
+
+NEVER = frozenset(
+    {
+        "api_key",
+        "call_type",
+        "deployment",
+        "extra_headers",
+        "headers",
+        "metadata",  # on messages and responses the caller's own is read, see `body_of`
+        "mock_response",
+        "provider_specific_header",
+        "proxy_server_request",
+        "secret_fields",
+        "shared_session",
+        "ttl",
+    }
+)
+"""What is LiteLLM's own, with keys of callers among it: hooks and records never see it."""
+
+
+def format_of(call_type: str, route: str = "") -> Format | None:
+    """Give the format of a call, by LiteLLM's name of its kind or by its path."""
+    name = NAMES.get(call_type)
+    for path, form in FORMATS.items():
+        if form.name == name or (not name and route.endswith(path.removeprefix("/v1"))):
+            return form
+    return None
+
+
+def body_of(form: Format, data: Mapping[str, Any]) -> Body:
+    """Give the body of a request: what the caller sent, as others may have changed it since."""
+    sent = _mapping(_mapping(data.get("proxy_server_request")).get("body"))
+    body = {
+        name: value
+        for name, value in data.items()
+        if name in SAID or (name in sent and name not in NEVER and not _is_own(name))
+    }
+    if form.name != "chat" and isinstance(data.get("metadata"), dict):
+        body["metadata"] = data["metadata"]
+    return body
+
+
+def metadata_of(form: Format, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give the caller's own metadata; on chat, LiteLLM's is among it."""
+    own = _mapping(data.get("metadata"))
+    return _mapping(own.get("requester_metadata")) if form.name == "chat" else own
+
+
+def write_back(call: Call, data: dict[str, Any], after: ModelRequest) -> None:
+    """Write what hooks changed in a request, also where LiteLLM keeps a copy for its logs."""
+    before, body = call.request, call.body
+    if all(getattr(after, name) == getattr(before, name) for name in ASKED):
+        return
+    written = call.format.write(body, before, after)
+    copied = _mapping(data.get("proxy_server_request")).get("body")
+    for target in (data, copied):
+        if not isinstance(target, dict):
+            continue
+        for name in body.keys() - written.keys():
+            target.pop(name, None)
+        for name, value in written.items():
+            if name not in body or body[name] is not value:
+                target[name] = value
+
+
+ASKED = ("model", "messages", "tools", "params")
+"""What of a request goes to the model."""
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith(("_", "litellm_"))
+
+
+def _mapping(given: Any) -> Mapping[str, Any]:
+    return given if isinstance(given, dict) else {}

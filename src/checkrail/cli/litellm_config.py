@@ -1,0 +1,104 @@
+"""`checkrail litellm-config` gives the lines that put hooks into a LiteLLM proxy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from checkrail.cli.app import REFUSED_FILE
+from checkrail.engine.errors import CheckrailError
+
+CALLBACK = "checkrail.adapters.litellm.callback"
+SETTINGS = "litellm_settings"
+ENTRY = f"callbacks: [{CALLBACK}]"
+
+LINES = f"""\
+# Hooks of Checkrail: those of the file that CHECKRAIL_HOOKS names, else of hooks.yaml here.
+{SETTINGS}:
+  {ENTRY}
+"""
+
+
+class _NotWrittenError(CheckrailError):
+    """A file that has to be changed by hand."""
+
+
+@click.command(epilog="Example: checkrail litellm-config --write config.yaml")
+@click.option(
+    "--write",
+    "-w",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write them into this config.yaml, whose other lines stay as they are.",
+)
+def command(file: Path | None) -> None:
+    """Print the lines for the config.yaml of a LiteLLM proxy that put hooks before its models.
+
+    The proxy needs checkrail[config] where it is installed. It does not start if the hooks cannot
+    be loaded: they are those of the file that CHECKRAIL_HOOKS names, else of hooks.yaml, here or in
+    ~/.config/checkrail, and of the project's file here.
+    """
+    if file is None:
+        click.echo(LINES, nl=False)
+        return
+    try:
+        said = file.read_text(encoding="utf-8") if file.exists() else ""
+        changed = with_callback(said)
+        if changed != said:
+            file.write_text(changed, encoding="utf-8")
+    except (OSError, UnicodeDecodeError, CheckrailError) as error:
+        click.echo(f"{file} was not written: {error}", err=True)
+        sys.exit(REFUSED_FILE)
+    click.echo(f"{file}: {'it has the callback already' if changed == said else 'written'}")
+
+
+def with_callback(said: str) -> str:
+    """Give a config with the callback, and all its lines; the same, if it is there already."""
+    data, line = _read(said)
+    settings = data.get(SETTINGS)
+    known = settings if isinstance(settings, dict) else {}
+    callbacks = known.get("callbacks")
+    if CALLBACK in (callbacks if isinstance(callbacks, list) else [callbacks]):
+        return said
+    if SETTINGS not in data:
+        gap = "" if not said else "\n" if said.endswith("\n") else "\n\n"
+        return f"{said}{gap}{LINES}"
+    wanted = {**data, SETTINGS: {**known, "callbacks": [CALLBACK]}}
+    changed = _inserted(said, line)
+    if callbacks or not _says(changed, wanted):
+        raise _NotWrittenError(f"add {CALLBACK} to {SETTINGS}.callbacks by hand")
+    return changed
+
+
+def _inserted(said: str, line: int) -> str:
+    """Write the entry below a line, as far in as what follows."""
+    lines = said.splitlines()
+    below = lines[line] if line < len(lines) else ""
+    indent = below[: len(below) - len(below.lstrip(" "))] or "  "
+    return "\n".join([*lines[:line], f"{indent}{ENTRY}", *lines[line:], ""])
+
+
+def _says(text: str, wanted: dict[str, Any]) -> bool:
+    try:
+        return _read(text)[0] == wanted
+    except _NotWrittenError:
+        return False
+
+
+def _read(text: str) -> tuple[dict[str, Any], int]:
+    """Read a config, and the line that its settings begin on."""
+    from checkrail.config.nodes import UnreadableError
+    from checkrail.config.problems import Report
+    from checkrail.config.yaml_text import parse_yaml
+
+    report = Report("config.yaml")
+    try:
+        data, lines = parse_yaml(text, report)
+    except UnreadableError as error:
+        raise _NotWrittenError(f"it cannot be read: {error}") from None
+    if report.problems or not isinstance(data, dict | None):
+        raise _NotWrittenError("it is no config of LiteLLM, which is a mapping in YAML")
+    return data or {}, lines.get((SETTINGS,), 0)
