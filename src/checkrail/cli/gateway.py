@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 from typing import TYPE_CHECKING
 
 import click
 
 from checkrail.cli.connections import allow_many
 from checkrail.cli.gateways import OPTIONS, base_urls, log_to_stderr, opened
-from checkrail.cli.serving import address, bound, told
+from checkrail.cli.serving import address, bound, stop_by_signals, told
 from checkrail.engine.errors import CheckrailError
 
 if TYPE_CHECKING:
@@ -59,13 +58,8 @@ def _serve(gateway: OpenGateway, host: str, port: int) -> None:
 
     allow_many()
     running = uvicorn.Server(uvicorn.Config(gateway.app(), host=host, port=port, **OPTIONS))
-
-    def stop(_number: int, _frame: object) -> None:
-        """Stop, also before uvicorn listens to signals; it raises them again when it has ended."""
-        running.should_exit = True
-
-    signal.signal(signal.SIGTERM, stop)
-    with contextlib.closing(bound(host, port)) as listener, contextlib.suppress(KeyboardInterrupt):
+    stop_by_signals(running)
+    with contextlib.closing(bound(host, port)) as listener:
         listener.listen(2048)  # who reads the announcement may call at once
         _announce(gateway, address(host, port))
         running.run([listener])

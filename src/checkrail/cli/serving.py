@@ -19,6 +19,8 @@ from checkrail.engine.errors import CheckrailError
 from checkrail.engine.extras import needs
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from checkrail.server.project import Project
 
 
@@ -71,8 +73,8 @@ def serve(
 
     started = Server(project, dev=dev)
     running = uvicorn.Server(uvicorn.Config(started, host=host, port=port, **OPTIONS))
-    signal.signal(signal.SIGTERM, _stopped)
-    with contextlib.closing(bound(host, port)) as listener, contextlib.suppress(KeyboardInterrupt):
+    stop_by_signals(running)
+    with contextlib.closing(bound(host, port)) as listener:
         announce()
         try:
             running.run([listener])
@@ -83,8 +85,17 @@ def serve(
         raise CheckrailError(f"the server did not start: {started.failed}")
 
 
-def _stopped(number: int, frame: object) -> None:
-    """Take the signal that uvicorn raises again once it has stopped: that was no failure."""
+def stop_by_signals(running: uvicorn.Server) -> None:
+    """Stop a server when it is told to, also before it listens to signals by itself.
+
+    It raises those that it got again once it has stopped, which is no failure.
+    """
+
+    def stop(_number: int, _frame: object) -> None:
+        running.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
 
 
 def bound(host: str, port: int) -> socket.socket:
