@@ -212,7 +212,7 @@ def test_what_the_provider_runs_is_left_as_it_is(item):
     [
         (custom_item(), {"input": "pwd"}, "input", "pwd"),
         (custom_item(), {"path": "/"}, "input", '{"path":"/"}'),
-        (PATCH, {"type": "delete_file", "path": "/tmp/x"}, "operation", None),
+        (PATCH, {"type": "delete_file", "path": "notes.txt"}, "operation", None),
         (LOCAL_SHELL, {"type": "exec", "command": ["ls"], "env": {}}, "action", None),
         (CLICK, {"action": {"type": "wait"}}, "action", {"type": "wait"}),
         (APPROVAL, {"amount": 1}, "arguments", '{"amount":1}'),
