@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ KEPT = 32_768
 _OURS = __name__.partition(".")[0]
 _STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+_ELSEWHERE = (f"{_STDLIB}{os.sep}", *(f"{os.sep}{name}{os.sep}" for name in _INSTALLED))
 
 
 @contextmanager
@@ -47,8 +49,7 @@ def anew(modules: Iterable[str]) -> Iterator[None]:
         yield
     except BaseException:
         for name in sys.modules.keys() - before.keys():
-            file = _file(sys.modules[name])
-            if file is not None and is_local(name, file):
+            if _own_file(name, sys.modules[name]) is not None:
                 _forget(name)
         sys.modules.update(before)
         raise
@@ -66,8 +67,7 @@ def own_modules(
     return {
         name
         for name, module in sys.modules.copy().items()  # others may import meanwhile
-        if (file := _file(module)) is not None
-        and is_local(name, file)
+        if (file := _own_file(name, module)) is not None
         and (file in files or (name not in before and _belongs(name, file, beside, folders)))
     }
 
@@ -84,8 +84,7 @@ def project_modules(folders: Iterable[Path]) -> set[str]:
     return {
         name
         for name, module in sys.modules.copy().items()
-        if (file := _file(module)) is not None
-        and is_local(name, file)
+        if (file := _own_file(name, module)) is not None
         and any(file.is_relative_to(root) for root in roots)
     }
 
@@ -121,6 +120,19 @@ def is_local(name: str, file: Path) -> bool:
 @functools.lru_cache(maxsize=KEPT)
 def _is_somebodys(file: Path) -> bool:
     return not file.is_relative_to(_STDLIB) and not _INSTALLED & {*file.parts}
+
+
+def _own_file(name: str, module: ModuleType) -> Path | None:
+    """Give the file of a module that is somebody's own.
+
+    Where a module was found says it of nearly all, without a look at the disk: a program has
+    thousands, and links lead out of the folders of what is installed, never into them.
+    """
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str) or any(each in file for each in _ELSEWHERE):
+        return None
+    path = _file(module)
+    return path if path is not None and is_local(name, path) else None
 
 
 def _file(module: ModuleType) -> Path | None:

@@ -222,11 +222,11 @@ class Admission:
 
     def _keep_one(self, tx: Tx, draft: _Draft, asker: Asker) -> Row:
         row, request = dict(draft.row), draft.request
-        free, thread = True, {}
+        free, thread = True, dict[str, Any]()
         if not row["temporary"]:
-            thread = self._locked(tx, draft, asker)
+            thread, new = self._locked(tx, draft, asker)
             row["base_seq"] = thread["last_seq"]
-            free = self._make_way(tx, row, request)
+            free = new or self._make_way(tx, row, request)
         if row["due_at"] is not None:
             row["phase"] = "scheduled"
             tx.tell("clock", "")
@@ -275,8 +275,8 @@ class Admission:
             "started_at": time.time(),
         }
 
-    def _locked(self, tx: Tx, draft: _Draft, asker: Asker) -> Row:
-        """Lock the thread of a run, which may have to be made first."""
+    def _locked(self, tx: Tx, draft: _Draft, asker: Asker) -> tuple[Row, bool]:
+        """Lock the thread of a run, and say whether it had to be made first."""
         thread_id = draft.row["thread_id"]
         if draft.new_thread:
             made = new_thread(
@@ -290,13 +290,13 @@ class Admission:
             )
             if threads.add(tx, made):
                 open_session(tx, draft.row, asker, draft.request)
-                return made
+                return made, True
         thread = threads.lock(tx, thread_id)
         if thread is None:
             raise NotFoundError(f"there is no thread {thread_id!r}")
         if draft.new_thread and asker.owner not in (None, thread["owner"]):
             raise NotFoundError(f"there is no thread {thread_id!r}")
-        return thread
+        return thread, False
 
     def _make_way(self, tx: Tx, row: Row, request: RunRequest) -> bool:
         """Do as the strategy says with runs that are under way; True: the thread is free."""
@@ -340,13 +340,10 @@ def _session_of(request: RunRequest, thread: Row | None, thread_id: str) -> str:
 
 def open_session(tx: Tx, row: Row, asker: Asker, request: RunRequest | None = None) -> None:
     """Open the session of a thread that is new, unless it belongs to one that is there."""
-    session_id = row["session_id"]
-    if sessions.get(tx, session_id) is not None:
-        return
     sessions.add(
         tx,
         {
-            "session_id": session_id,
+            "session_id": row["session_id"],
             "parent_session_id": request.parent_session_id if request else None,
             "owner": asker.keeps_as,
             "user": plain(asker.user),

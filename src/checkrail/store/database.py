@@ -35,10 +35,11 @@ class StoreError(CheckrailError):
 class Tx:
     """A transaction, and what is to be told to others once it is kept."""
 
-    __slots__ = ("connection", "dialect", "execute", "told")
+    __slots__ = ("connection", "cursor", "dialect", "execute", "told")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection.connection  # of the driver
+        self.cursor: Any = self.connection.cursor()
         self.dialect = connection.dialect
         self.execute = connection.execute
         self.told: list[tuple[str, str]] = []

@@ -13,7 +13,7 @@ from sqlalchemy import Dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.base import Executable
 
-from checkrail.store.database import Reads
+from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row
 
 Process = Callable[[Any], Any] | None
@@ -52,9 +52,9 @@ class _Compiled:
             for name, process, unsaid in self.params
         }
 
-    def read(self, found: Sequence[Any], described: Sequence[Any]) -> Row:
-        """Give a row of the driver, which described it, as others know it."""
-        columns = self._columns or self._described(described)
+    def read(self, found: Sequence[Any], cursor: Any) -> Row:
+        """Give a row of the driver, whose cursor describes it, as others know it."""
+        columns = self._columns or self._described(cursor.description)
         return {
             name: value if process is None else process(value)
             for (name, process), value in zip(columns, found, strict=True)
@@ -81,21 +81,24 @@ class Prepared:
         self._compiled: dict[tuple[str, ...], _Compiled] = {}
 
     def run(self, reads: Reads, values: Mapping[str, Any]) -> Any:
-        """Execute it and give the driver's cursor; names that are no parameters are set."""
+        """Execute it and give the driver's cursor; names that are no parameters are set.
+
+        The cursor is a transaction's only one: what it found is read before the next statement.
+        """
         return self._run(reads, values)[0]
 
     def row(self, reads: Reads, values: Mapping[str, Any]) -> Row | None:
         """Execute it and give the one row that it finds."""
         cursor, compiled = self._run(reads, values)
         found = cursor.fetchall()
-        return compiled.read(found[0], cursor.description) if found else None
+        return compiled.read(found[0], cursor) if found else None
 
     def _run(self, reads: Reads, values: Mapping[str, Any]) -> tuple[Any, _Compiled]:
         key = (reads.dialect.name, *values)
         compiled = self._compiled.get(key) or self._compile(reads.dialect, key)
         params = compiled.bound(values)
         try:
-            cursor = reads.connection.cursor()
+            cursor = reads.cursor if isinstance(reads, Tx) else reads.connection.cursor()
             cursor.execute(compiled.sql, params)
         except Exception as error:
             raise _wrapped(error, reads, compiled.sql) from error

@@ -108,8 +108,8 @@ def lock(tx: Tx, run_id: str) -> Row | None:
 
 def slot_holder(reads: Reads, thread_id: str) -> str | None:
     """Find the run that holds a thread."""
-    row = _SLOT_HOLDER.run(reads, {"thread": thread_id}).fetchone()
-    return None if row is None else str(row[0])
+    found = _SLOT_HOLDER.run(reads, {"thread": thread_id}).fetchall()
+    return str(found[0][0]) if found else None
 
 
 def live_of(reads: Reads, thread_id: str) -> list[Row]:
@@ -280,12 +280,13 @@ def unclaimed(reads: Reads, since: float, needs: Sequence[str], most: int = 100)
 
 def free_slot(tx: Tx, thread_id: str, now: float) -> str | None:
     """Make the next run of a thread ready, now that the one before has ended."""
-    row = _NEXT_QUEUED.run(tx, {"thread": thread_id}).fetchone()
-    if row is None:
+    found = _NEXT_QUEUED.run(tx, {"thread": thread_id}).fetchall()
+    if not found:
         return None
-    query = update(runs).where(runs.c.run_id == row[0], runs.c.phase == "queued")
+    run_id = str(found[0][0])
+    query = update(runs).where(runs.c.run_id == run_id, runs.c.phase == "queued")
     tx.execute(query.values(phase="starting", updated_at=now))
-    return str(row[0])
+    return run_id
 
 
 def held_by(reads: Reads, worker_id: str) -> list[Row]:

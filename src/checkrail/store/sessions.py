@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, tuple_, update
+from sqlalchemy import bindparam, delete, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as insert_postgres
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from checkrail.store.database import Reads, Tx
 from checkrail.store.prepared import Prepared
 from checkrail.store.rows import Filters, Row, all_of, holds, one_of
 from checkrail.store.tables import sessions, threads
 
-_INSERT = Prepared(insert(sessions).inline())
+_ADD = Prepared(
+    {
+        name: make(sessions).inline().on_conflict_do_nothing(index_elements=["session_id"])
+        for name, make in (("postgresql", insert_postgres), ("sqlite", insert_sqlite))
+    }
+)
 _GET = Prepared(select(sessions).where(sessions.c.session_id == bindparam("id")))
 
 
 def add(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Open a session."""
-    _INSERT.run(tx, row)
+    """Open a session, unless there is one of that id."""
+    _ADD.run(tx, row)
 
 
 def get(reads: Reads, session_id: str) -> Row | None:
