@@ -1,6 +1,7 @@
 """`checkrail gateway` finds its hooks, says where it is, and stands in front of a model."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -213,6 +214,35 @@ def test_what_limits_count_outlives_a_restart(gateway, write, provider, tmp_path
     gateway()
     assert httpx2.post(url, json=CALL, headers=headers).status_code == 429
     assert b"sk-caller" not in (tmp_path / ".checkrail" / "gateway.db").read_bytes()
+
+
+def test_records_are_kept_in_a_file_without_what_was_redacted(gateway, write, provider, tmp_path):
+    rules = "{before_llm_call: [{name: no_keys, redact: secrets}], "
+    rules += "before_tool_call: [{name: limit, tools: [transfer], block: Ask the finance desk}]}"
+    write("hooks.yaml", f"hooks: {rules}\n" + UPSTREAM.format(url=provider.url))
+    running = gateway("--records", "audit.jsonl")
+    provider.say(Say("The key is safe", calls=[("transfer", {"amount": 5})]))
+    asked = CALL | {"messages": [{"role": "user", "content": "Keep AKIAIOSFODNN7EXAMPLE"}]}
+    ids = {"x-checkrail-run-id": "run-7", "x-request-id": "req-7"}
+    assert httpx2.post(running.url + CHAT, json=asked, headers=ids).status_code == 200
+    written = (tmp_path / "audit.jsonl").read_text()
+    told = [json.loads(line) for line in written.splitlines()]
+    assert [(each["hook"], each["event_type"]) for each in told] == [
+        ("no_keys", "hook_start"),
+        ("no_keys", "hook_complete"),
+        ("limit", "hook_start"),
+        ("limit", "hook_blocked"),
+    ]
+    assert {(each["run_id"], each["request_id"]) for each in told} == {("run-7", "req-7")}
+    assert told[-1]["reason"] == "Ask the finance desk"
+    assert "AKIA" not in written
+
+
+def test_records_that_cannot_be_kept_are_an_error_at_the_start(checkrail, write):
+    write("hooks.yaml", "hooks: {}\n")
+    done = checkrail("gateway", "--records", "not/there/audit.jsonl")
+    assert (done.code, done.out) == (4, "")
+    assert "records cannot be kept in 'not/there/audit.jsonl'" in " ".join(done.err.split())
 
 
 def test_its_help_has_an_example(invoke):

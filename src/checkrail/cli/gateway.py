@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +17,7 @@ from checkrail.engine.errors import CheckrailError
 
 if TYPE_CHECKING:
     from checkrail.gateway.opening import OpenGateway
+    from checkrail.telemetry import JsonLinesSink
 
 PORT = 4000
 
@@ -26,7 +29,15 @@ PORT = 4000
 @click.option(
     "--port", "-p", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="The port."
 )
-def command(config: str | None, hooks: str | None, host: str, port: int) -> None:
+@click.option(
+    "--records",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Append a line of JSON to a file for each record of a hook.",
+)
+def command(
+    config: str | None, hooks: str | None, host: str, port: int, records: Path | None
+) -> None:
     """Put hooks in front of models, for any client of the OpenAI or Anthropic API.
 
     Without options, the hooks are those of hooks.yaml, here or in ~/.config/checkrail, and of the
@@ -34,13 +45,27 @@ def command(config: str | None, hooks: str | None, host: str, port: int) -> None
     other hosts than this one are only listened to with keys. Files that change are reloaded.
     """
     try:
-        gateway = opened(config, hooks)
-        log_to_stderr(logging.INFO)
-        _check_host(host, gateway)
-        with gateway.counting():
-            _serve(gateway, host, port)
+        with _kept(records) as sink:
+            gateway = opened(config, hooks, sink=sink)
+            log_to_stderr(logging.INFO)
+            _check_host(host, gateway)
+            with gateway.counting():
+                _serve(gateway, host, port)
     except CheckrailError as error:
         told(error)
+
+
+def _kept(records: Path | None) -> AbstractContextManager[JsonLinesSink | None]:
+    """Open the file that records are kept in, if there is to be one."""
+    from checkrail.telemetry import JsonLinesSink
+
+    try:
+        return contextlib.nullcontext() if records is None else JsonLinesSink(records)
+    except OSError as error:
+        raise CheckrailError(
+            f"records cannot be kept in {str(records)!r}: {error.strerror}. Name a file in a "
+            "folder that is there and can be written to"
+        ) from None
 
 
 def _check_host(host: str, gateway: OpenGateway) -> None:
