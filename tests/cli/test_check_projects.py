@@ -24,6 +24,13 @@ RAW = """
 
     graph = StateGraph(dict).add_node("ask", ask).set_entry_point("ask").compile()
 """
+GATEWAY = """
+    hooks: {}
+    gateway:
+      upstreams:
+        openai: { key: "${OPENAI_API_KEY}", models: ["gpt-*", "o*"] }
+        spare: { url: "${PLACE}" }
+"""
 LEFT = "python_version, http.mount_prefix, dockerfile_lines"
 
 
@@ -102,3 +109,26 @@ def test_a_hook_that_no_graph_fires_is_told(invoke, write):
     )
     done = invoke("check", "checkrail.yaml")
     assert "'late': no graph fires before_final_response" in done.err
+
+
+def test_the_upstreams_of_a_gateway_stand_under_the_plan(invoke, write, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-team")
+    monkeypatch.setenv("PLACE", "https://models.example.com/v1")
+    write("hooks.yaml", GATEWAY)
+    done = invoke("check", "hooks.yaml")
+    assert done.rows[-6:-2] == [
+        ["gateway"],
+        ["upstream", "speaks", "models", "key"],
+        ["openai", "chat, responses", "gpt-*, o*", "its own"],
+        ["spare", "chat", "*", "caller's"],
+    ]
+    told = invoke("check", "hooks.yaml", "--json")
+    assert told.data["upstreams"]["openai"]["models"] == ["gpt-*", "o*"]
+    assert "sk-of-the-team" not in done.out + told.out
+    assert "example.com" not in done.out + told.out
+
+
+def test_a_file_that_names_no_upstreams_shows_none(invoke, write):
+    write("hooks.yaml", "hooks: {}\ngateway: {blocked_tool: drop}\n")
+    assert ["gateway"] not in invoke("check", "hooks.yaml").rows
+    assert "upstreams" not in invoke("check", "hooks.yaml", "--json").data

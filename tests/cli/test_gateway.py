@@ -149,6 +149,16 @@ def test_a_section_of_the_gateway_that_does_not_count_is_told(checkrail, write, 
     assert f"what {hooks} says under `gateway` does not count: what {project} says does" in told
 
 
+def test_hooks_that_have_nothing_to_do_here_are_told(gateway, write, provider):
+    rules = "before_run: [{name: paid, block: pay first}, {name: later, block: b, enabled: false}]"
+    rules += ", before_llm_call: [{name: closed, block: closed}]"
+    write("hooks.yaml", f"hooks: {{{rules}}}\n" + UPSTREAM.format(url=provider.url))
+    running = gateway()
+    running.process.terminate()
+    told = running.process.stderr.read()
+    assert "not called, for no point where they stand is passed here: paid\n" in told
+
+
 def test_what_is_named_counts_alone(gateway, write, provider, tmp_path):
     write("hooks.yaml", "hooks: {before_llm_call: [{name: mine, block: mine}]}\n")
     (tmp_path / "other").mkdir()

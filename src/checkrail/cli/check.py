@@ -14,6 +14,8 @@ from checkrail.cli.agents import Plan, agent_row, agents_table, plan_of
 from checkrail.cli.files import read, tell
 from checkrail.cli.plan import plan_table
 from checkrail.cli.show import as_json, console
+from checkrail.cli.upstreams import upstream_rows, upstreams_table
+from checkrail.config.gateway import public_upstreams
 from checkrail.engine.points import HookPoint
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
 def command(file: Path, *, as_data: bool) -> None:
-    """Validate FILE and print the plan: each point, each hook in order, each agent.
+    """Validate FILE and print the plan: each point, each hook in order, agents, upstreams.
 
     FILE is YAML, JSON or TOML. All of its problems are told at once, with their lines.
     """
@@ -34,15 +36,21 @@ def command(file: Path, *, as_data: bool) -> None:
     told_of = (*_warnings(loaded), *advice(loaded))
     plan, off = plan_of(loaded.specs)
     agents = {name: agent_row(agent) for name, agent in loaded.agents.items()}
+    upstreams = _upstreams(loaded)
     if as_data:
         warnings = [dataclasses.asdict(warning) for warning in told_of]
         told = {"file": str(file), "ok": True, "warnings": warnings, "plan": plan, "off": off}
-        click.echo(as_json(told | ({"agents": agents} if agents else {})))
+        more = {"agents": agents, "upstreams": upstreams}
+        click.echo(as_json(told | {name: rows for name, rows in more.items() if rows}))
         return
     tell(told_of, "yellow", "warning: ")
     out = console()
     _print_plan(out, plan, off)
     _print_agents(out, agents)
+    if upstreams:
+        out.print("[bold cyan]gateway[/]")
+        out.print(upstreams_table(upstreams))
+        out.print()
     out.print(f"{file}: {_counted(plan)}{_number(agents)}", markup=False)
 
 
@@ -50,6 +58,12 @@ def _warnings(loaded: Loaded) -> list[Problem]:
     """Give what a file warns of; agents are there for a server, which runs those that are hooks."""
     served = bool(loaded.agents)
     return [each for each in loaded.warnings if not (served and UNSERVED in each.found)]
+
+
+def _upstreams(loaded: Loaded) -> dict[str, dict[str, Any]]:
+    """Tell where a gateway would go, if the file says so."""
+    said = loaded.gateway.upstreams
+    return {} if said == public_upstreams() else upstream_rows(said)
 
 
 def _print_plan(out: Console, plan: Plan, off: list[str], agent: str = "") -> None:

@@ -46,8 +46,8 @@ def command(
     """
     try:
         with _kept(records) as sink:
-            gateway = opened(config, hooks, sink=sink)
             log_to_stderr(logging.INFO)
+            gateway = opened(config, hooks, sink=sink)
             _check_host(host, gateway)
             with gateway.counting():
                 _serve(gateway, host, port)

@@ -55,8 +55,8 @@ def command(
     """
     tally = Tally()
     try:
-        gateway = opened(config, hooks, sink=tally.record)
         log_to_stderr(logging.WARNING)
+        gateway = opened(config, hooks, sink=tally.record)
         tally.watch(gateway.registry)
         _use_environment(gateway)
         with gateway.counting(), _running(gateway) as url:

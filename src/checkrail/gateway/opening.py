@@ -20,6 +20,7 @@ from checkrail.gateway.app import GatewayApp, gateway_app
 from checkrail.gateway.counting import counting
 from checkrail.gateway.door import Door, KeyDoor
 from checkrail.gateway.exchange import Gateway
+from checkrail.gateway.judging import POINTS
 from checkrail.gateway.upstreams import Upstreams
 
 log = logging.getLogger("checkrail.gateway")
@@ -41,6 +42,15 @@ class OpenGateway:
         self.outside.secret = next(filter(None, (each.webhook_secret for each in outbound)), None)
         self.settings: GatewayConfig = self.loaded[0].gateway
         self._note_settings()
+        self._note_idle()
+
+    def _note_idle(self) -> None:
+        """Tell which hooks have nothing to do here, so that nobody counts on them."""
+        hooks = (spec for spec in self.registry.list() if spec.mode != "off")
+        idle = [spec.name for spec in hooks if not any(at.point in POINTS for at in spec.places)]
+        if idle:
+            told = "not called, for no point where they stand is passed here: %s"
+            log.info(told, ", ".join(idle))
 
     def _note_settings(self) -> None:
         for loaded in self.loaded[1:]:
