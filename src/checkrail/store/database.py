@@ -35,14 +35,21 @@ class StoreError(CheckrailError):
 class Tx:
     """A transaction, and what is to be told to others once it is kept."""
 
-    __slots__ = ("connection", "cursor", "dialect", "execute", "told")
+    __slots__ = ("_cursor", "connection", "dialect", "execute", "told")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection.connection  # of the driver
-        self.cursor: Any = self.connection.cursor()
+        self._cursor: Any = None
         self.dialect = connection.dialect
         self.execute = connection.execute
         self.told: list[tuple[str, str]] = []
+
+    @property
+    def cursor(self) -> Any:
+        """The driver's cursor, the same for all statements: making one costs as much as most."""
+        if self._cursor is None:
+            self._cursor = self.connection.cursor()
+        return self._cursor
 
     def tell(self, topic: str, key: str) -> None:
         """Say that something has changed, after the commit."""
