@@ -40,7 +40,7 @@ SAYS = {
         post_response: shorten, log_response
         {'role': 'system', 'content': 'Answer in one sentence.'}
         {'role': 'user', 'content': [{'type': 'text', 'text': 'How tall is it?'}]}
-        log: answer from groq/llama3: 52 tokens
+        log: answer from groq/llama3: 52 tokens, id 4f1c
         the client gets: It is 330 m tall.
     """,
     "tool_limits.py": """

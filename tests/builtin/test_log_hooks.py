@@ -29,7 +29,7 @@ def request(*contents, model="gpt-5"):
 
 def test_a_request_is_one_line(caplog):
     call("log_request", {}, request("hi", "ho"), "before_llm_call", request_id="0123456789")
-    assert lines(caplog) == [("INFO", "request to gpt-5: 2 messages, id 01234567")]
+    assert lines(caplog) == [("INFO", "request to gpt-5: 2 messages, id 0123456789")]
     assert caplog.records[0].name == "checkrail.hooks"
 
 
@@ -118,11 +118,11 @@ async def test_as_plain_functions_under_the_names_that_proxies_use(caplog):
     registry.register(log_request, "pre_request", name="requests", config={"verbose": True})
     registry.register(log_response, "post_response", name="responses")
     await registry.fire("before_llm_call", sample("before_llm_call"), request_id="abcdefghijk")
-    await registry.fire("after_llm_call", sample("after_llm_call"))
+    await registry.fire("after_llm_call", sample("after_llm_call"), request_id="abcdefghijk")
     last = ", last from user: 'What is the weather in Paris?'"
     assert lines(caplog) == [
-        ("INFO", f"request to openai/gpt-5: 1 message, id abcdefgh{last}"),
-        ("INFO", "answer from openai/gpt-5: 30 tokens"),
+        ("INFO", f"request to openai/gpt-5: 1 message, id abcdefghijk{last}"),
+        ("INFO", "answer from openai/gpt-5: 30 tokens, id abcdefghijk"),
     ]
 
 

@@ -118,10 +118,10 @@ async def test_any_other_provider_is_sent_the_very_request(tmp_path, given):
 @pytest.mark.parametrize(
     ("verbose", "line"),
     [
-        ("false", "request to groq/llama3: 1 message, id 01234567"),
+        ("false", "request to groq/llama3: 1 message, id 0123456789abcdef"),
         (
             "true",
-            f"request to groq/llama3: 1 message, id 01234567, last from user: {SECRET!r}",
+            f"request to groq/llama3: 1 message, id 0123456789abcdef, last from user: {SECRET!r}",
         ),
     ],
 )

@@ -143,10 +143,11 @@ def test_the_hooks_of_a_project_hold_beside_those_of_hooks_yaml(gateway, write, 
 
 
 def test_a_section_of_the_gateway_that_does_not_count_is_told(checkrail, write, provider):
-    project = write("checkrail.yaml", "hooks: {}\n")
-    hooks = write("hooks.yaml", "hooks: {}\n" + UPSTREAM.format(url=provider.url))
-    told = " ".join(checkrail("with", "--", "true").err.split())
-    assert f"what {hooks} says under `gateway` does not count: what {project} says does" in told
+    project = write("checkrail.yaml", "hooks: {}\ngateway: {blocked_tool: drop}\n")
+    for section in (UPSTREAM.format(url=provider.url), "gateway: {blocked_tool: text}\n"):
+        hooks = write("hooks.yaml", "hooks: {}\n" + section)
+        told = " ".join(checkrail("with", "--", "true").err.split())
+        assert f"what {hooks} says under `gateway` does not count: what {project} says does" in told
 
 
 def test_hooks_that_have_nothing_to_do_here_are_told(gateway, write, provider):
@@ -154,6 +155,7 @@ def test_hooks_that_have_nothing_to_do_here_are_told(gateway, write, provider):
     rules += ", before_llm_call: [{name: closed, block: closed}]"
     write("hooks.yaml", f"hooks: {{{rules}}}\n" + UPSTREAM.format(url=provider.url))
     running = gateway()
+    assert "  2 hooks of " in running.lines[0]
     running.process.terminate()
     told = running.process.stderr.read()
     assert "not called, for no point where they stand is passed here: paid\n" in told
@@ -252,7 +254,7 @@ def test_records_that_cannot_be_kept_are_an_error_at_the_start(checkrail, write)
     write("hooks.yaml", "hooks: {}\n")
     done = checkrail("gateway", "--records", "not/there/audit.jsonl")
     assert (done.code, done.out) == (4, "")
-    assert "records cannot be kept in 'not/there/audit.jsonl'" in " ".join(done.err.split())
+    assert "records cannot be written to 'not/there/audit.jsonl'" in " ".join(done.err.split())
 
 
 def test_its_help_has_an_example(invoke):

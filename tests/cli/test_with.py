@@ -52,6 +52,13 @@ def upstream(provider):
     return {"OPENAI_BASE_URL": f"{provider.url}/v1", "ANTHROPIC_BASE_URL": provider.url}
 
 
+def test_a_summary_that_cannot_be_written_is_told_before_anything_is_run(checkrail, write):
+    write("hooks.yaml", "hooks: {}\n")
+    done = checkrail("with", "--json", "not/there.json", "--", "echo", "it ran")
+    assert (done.code, done.out) == (4, "")
+    assert "the summary cannot be written to 'not/there.json'" in " ".join(done.err.split())
+
+
 def test_a_command_goes_by_the_hooks_and_what_passed_is_told(
     checkrail, write, tmp_path, provider, upstream
 ):

@@ -164,6 +164,33 @@ async def test_no_spelling_of_a_path_leads_around_the_hooks(path, provider, clie
     assert provider.requests == []
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/v1/chat/completions",
+        "/v1/V1//messages",
+        "/v1/v1/responses/",
+        "/v1/engines/gpt/chat/completions",
+        "/v1/v1/messages/count_tokens",
+    ],
+)
+async def test_no_prefix_leads_around_the_hooks(path, provider, client):
+    place = UpstreamConfig("here", "chat", f"{provider.url}/api", retries=0)
+    with gateway_at(place) as address:
+        url = URL(address + path, encoded=True)
+        status, _, body = await called(client, "POST", url, json=BODIES[CHAT])
+    assert status == 404
+    assert "base URLs of OpenAI's SDK end in /v1, those of Anthropic's before it" in told(body)
+    assert provider.requests == []
+
+
+async def test_what_only_looks_like_a_call_of_a_model_is_passed_on(provider, gateway, client):
+    status, _, _ = await called(client, "POST", f"{gateway}/v1/threads/t1/messages", json={})
+    assert (status, provider.last.path) == (200, "/v1/threads/t1/messages")
+    status, _, _ = await called(client, "GET", f"{gateway}/v1/chat/completions")
+    assert (status, provider.last.method) == (200, "GET")
+
+
 async def test_everything_else_under_v1_is_passed_on_untouched(provider, gateway, client):
     body = b'{"model": "m",  "input": "x"}'
     headers = {"content-type": "application/json"}

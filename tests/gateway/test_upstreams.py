@@ -281,7 +281,7 @@ async def test_an_unknown_host_is_told():
         await asked(config)
 
 
-async def test_another_upstream_of_the_format_takes_over(provider, other):
+async def test_another_upstream_of_the_format_takes_over(provider, other, caplog):
     provider.always(Fail(500))
     calls = (
         nowhere("a", retries=0),
@@ -296,13 +296,20 @@ async def test_another_upstream_of_the_format_takes_over(provider, other):
         await sent.close()
     assert (len(provider.requests), len(other.requests)) == (1, 1)
     assert other.last.header("authorization") == "Bearer sk-other"
+    assert caplog.messages == [
+        "the upstream 'a' cannot be reached: Connection refused: another one is asked",
+        "the upstream 'b' answered 500: another one is asked",
+    ]
 
 
-async def test_an_answer_that_failed_is_better_than_none(provider):
+async def test_an_answer_that_failed_is_better_than_none(provider, caplog):
     provider.always(Fail(429, "slow down"))
     status, _, body = await asked(at(provider, retries=0), nowhere(retries=0))
     assert status == 429
     assert b"slow down" in body
+    first, last = caplog.messages
+    assert first == "the upstream 'first' answered 429: another one is asked"
+    assert last.endswith("the caller is told")
 
 
 async def test_an_upstream_that_hangs_is_given_up_and_the_next_is_asked(provider, other):
@@ -329,7 +336,7 @@ async def test_an_answer_that_takes_too_long_in_all_is_given_up(provider):
     await provider.until_gone()
 
 
-async def test_an_upstream_that_dies_in_mid_stream_is_told(provider):
+async def test_an_upstream_that_dies_in_mid_stream_is_told(provider, caplog):
     provider.say(Say("Hello there", dies=3))
     async with opened(at(provider)) as upstreams:
         sent = await upstreams.route("chat", None).send(CHAT, STREAM, ())
@@ -339,6 +346,7 @@ async def test_an_upstream_that_dies_in_mid_stream_is_told(provider):
             [chunk async for chunk in chunks]
         assert error.value.status == 502
     assert len(provider.requests) == 1
+    assert caplog.messages == ["the upstream 'first' broke off in the middle of its answer"]
 
 
 async def test_an_upstream_that_dies_in_the_middle_of_a_whole_answer_is_told(provider):

@@ -39,7 +39,7 @@ def build(options: LogRequestOptions) -> Callable[[Event[Any], ModelRequest], No
 def _summary(event: Event[Any], request: ModelRequest) -> str:
     count = len(request.messages)
     noun = "message" if count == 1 else "messages"
-    model, request_id = on_one_line(event.model or "?"), on_one_line((event.request_id or "-")[:8])
+    model, request_id = on_one_line(event.model or "?"), on_one_line(event.request_id or "-")
     return f"request to {model}: {count} {noun}, id {request_id}"
 
 

@@ -29,6 +29,8 @@ def build(options: LogResponseOptions) -> Callable[[Event[Any], AssistantMessage
         if options.include_tokens:
             total = total_tokens(message.usage)
             told += f": {'?' if total is None else total} tokens"
+        if event.request_id:
+            told += f", id {on_one_line(event.request_id)}"
         log.log(level, "%s", told)
 
     return log_response

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from checkrail.cli.connections import allow_many
-from checkrail.cli.gateways import OPTIONS, base_urls, log_to_stderr, opened
+from checkrail.cli.gateways import OPTIONS, base_urls, log_to_stderr, not_writable, opened
 from checkrail.cli.serving import address, bound, stop_by_signals, told
 from checkrail.engine.errors import CheckrailError
 
@@ -59,13 +59,12 @@ def _kept(records: Path | None) -> AbstractContextManager[JsonLinesSink | None]:
     """Open the file that records are kept in, if there is to be one."""
     from checkrail.telemetry import JsonLinesSink
 
+    if records is None:
+        return contextlib.nullcontext()
     try:
-        return contextlib.nullcontext() if records is None else JsonLinesSink(records)
+        return JsonLinesSink(records)
     except OSError as error:
-        raise CheckrailError(
-            f"records cannot be kept in {str(records)!r}: {error.strerror}. Name a file in a "
-            "folder that is there and can be written to"
-        ) from None
+        raise not_writable("records", records, error) from None
 
 
 def _check_host(host: str, gateway: OpenGateway) -> None:
@@ -91,7 +90,7 @@ def _serve(gateway: OpenGateway, host: str, port: int) -> None:
 
 
 def _announce(gateway: OpenGateway, url: str) -> None:
-    count = len(gateway.registry.list())
+    count = sum(spec.mode != "off" for spec in gateway.registry.list())
     files = ", ".join(str(loaded.file) for loaded in gateway.loaded)
     click.echo(f"gateway  {url}  {count} {'hook' if count == 1 else 'hooks'} of {files}")
     for name, value in base_urls(url).items():

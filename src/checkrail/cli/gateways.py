@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from checkrail.cli.app import REFUSED_FILE
 from checkrail.cli.files import tell
+from checkrail.engine.errors import CheckrailError
 from checkrail.engine.extras import needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from checkrail.engine.scope import Sink
     from checkrail.gateway.opening import OpenGateway
@@ -55,6 +57,14 @@ def log_to_stderr(level: int) -> None:
     logging.basicConfig(level=level, format=form, stream=sys.stderr)
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
+def not_writable(what: str, path: Path, error: OSError) -> CheckrailError:
+    """Say that a file cannot be written that somebody named."""
+    return CheckrailError(
+        f"{what} cannot be written to {str(path)!r}: {error.strerror}. Name a file in a folder that "
+        "is there and can be written to"
+    )
 
 
 def base_urls(address: str) -> dict[str, str]:

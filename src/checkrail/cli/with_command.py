@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from checkrail.cli.gateways import OPTIONS, base_urls, log_to_stderr, opened
+from checkrail.cli.gateways import OPTIONS, base_urls, log_to_stderr, not_writable, opened
 from checkrail.cli.serving import address, bound, told
 from checkrail.cli.tally import Tally
 from checkrail.engine.errors import CheckrailError
@@ -55,6 +55,7 @@ def command(
     """
     tally = Tally()
     try:
+        _check_writable(summary)
         log_to_stderr(logging.WARNING)
         gateway = opened(config, hooks, sink=tally.record)
         tally.watch(gateway.registry)
@@ -65,6 +66,16 @@ def command(
         told(error)
     _tell(tally, code, summary)
     sys.exit(code)
+
+
+def _check_writable(summary: Path | None) -> None:
+    """See that the summary can be written before anything is run."""
+    if summary is None:
+        return
+    try:
+        summary.open("a").close()
+    except OSError as error:
+        raise not_writable("the summary", summary, error) from None
 
 
 def _use_environment(gateway: OpenGateway) -> None:

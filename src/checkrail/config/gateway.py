@@ -81,3 +81,7 @@ class GatewayConfig:
     pass_through: bool = True
     body_bytes: int = 32 * MIB
     prices: tuple[PriceConfig, ...] = ()
+
+
+NOT_SAID = GatewayConfig()
+"""What holds where a file says nothing of a gateway."""

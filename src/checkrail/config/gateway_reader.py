@@ -12,6 +12,7 @@ from checkrail.config.environment import Environment
 from checkrail.config.gateway import (
     ANTHROPIC,
     FORMATS,
+    NOT_SAID,
     OPENAI,
     GatewayConfig,
     PriceConfig,
@@ -97,6 +98,8 @@ class GatewayReader:
     def read(self, top: Mapping[str, Any]) -> GatewayConfig:
         """Read everything; what is not said is as `GatewayConfig` has it."""
         where = ("gateway",)
+        if top.get("gateway") is None:
+            return NOT_SAID
         said = fitting(top.get("gateway"), GATEWAY, where, self.report)
         if said.get("upstreams") is not None:
             said["upstreams"] = self._upstreams(said["upstreams"], (*where, "upstreams"))

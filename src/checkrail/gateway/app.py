@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -31,6 +32,17 @@ REQUEST_ID = b"x-checkrail-request-id"
 _JSON = (b"content-type", b"application/json")
 _HELLO = b'{"ok":true,"service":"checkrail gateway"}'
 _DOORSTEP = ("", "/", "/ok")
+
+_CALLS = tuple(path.removeprefix("/v1") for path in (*FORMATS, *COUNTING))
+"""How paths end where models are called: behind another prefix, an upstream might do it unseen."""
+
+_OTHERS = re.compile(r"/v1/threads/[^/]+/messages")
+"""Paths that end so and call no model."""
+
+_CALLED_AT = (
+    f"Models are called at {', '.join(FORMATS)}: base URLs of OpenAI's SDK end in /v1, "
+    "those of Anthropic's before it"
+)
 
 
 class GatewayApp:
@@ -112,8 +124,11 @@ class GatewayApp:
         await answering.give(reply.status, headers, reply.content)
 
     async def _passed(self, incoming: Incoming, answering: Answering) -> None:
-        if canonical(incoming.path) is None or not incoming.path.startswith("/v1/"):
+        path = canonical(incoming.path)
+        if path is None or not incoming.path.startswith("/v1/"):
             raise NotTakenError(404, "There is nothing at this path: models are under /v1")
+        if incoming.method == "POST" and path.endswith(_CALLS) and not _OTHERS.fullmatch(path):
+            raise NotTakenError(404, f"There is nothing at this path. {_CALLED_AT}")
         if not self._gateway.settings.pass_through and not _lists_models(incoming):
             raise NotTakenError(403, "This gateway passes on calls of models and nothing else")
         passed = await pass_on(self._upstreams, incoming)

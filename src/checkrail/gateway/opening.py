@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractContextManager
 
 from checkrail.actions.outside import Outside
-from checkrail.config.gateway import GatewayConfig, UpstreamConfig
+from checkrail.config.gateway import NOT_SAID, GatewayConfig, UpstreamConfig
 from checkrail.config.hook_files import GatewayFiles
 from checkrail.config.loader import Loaded
 from checkrail.config.reload import Reloader
@@ -54,7 +54,7 @@ class OpenGateway:
 
     def _note_settings(self) -> None:
         for loaded in self.loaded[1:]:
-            if loaded.gateway != GatewayConfig():
+            if loaded.gateway is not NOT_SAID:
                 told = "what %s says under `gateway` does not count: what %s says does"
                 log.warning(told, loaded.file, self.loaded[0].file)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator
 
@@ -9,6 +10,8 @@ import aiohttp
 
 from checkrail.gateway.errors import UpstreamError
 from checkrail.gateway.headers import returned
+
+log = logging.getLogger("checkrail.gateway")
 
 FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
 """What the client raises when an upstream fails."""
@@ -61,10 +64,12 @@ def not_reached(name: str, error: BaseException) -> UpstreamError:
 
 
 def broken_off(name: str, error: BaseException) -> UpstreamError:
-    """Say that an answer ended before its end."""
-    if isinstance(error, TimeoutError):
-        return UpstreamError(504, f"the upstream {name!r} did not finish its answer in time")
-    return UpstreamError(502, f"the upstream {name!r} broke off in the middle of its answer")
+    """Say that an answer ended before its end, to whoever runs the gateway too."""
+    late = isinstance(error, TimeoutError)
+    did = "did not finish its answer in time" if late else "broke off in the middle of its answer"
+    told = f"the upstream {name!r} {did}"
+    log.warning("%s", told)
+    return UpstreamError(504 if late else 502, told)
 
 
 def _reason(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import urllib.request
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
@@ -23,6 +24,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from checkrail.gateway.sent import FAILURES, Sent, not_reached
+
+log = logging.getLogger("checkrail.gateway")
 
 __all__ = ["NoUpstreamError", "Route", "Sent", "UpstreamError", "Upstreams"]
 
@@ -240,7 +243,8 @@ class Route:
             stranger = place.origin != self.home
             try:
                 answer = await place.ask(session, request, stranger=stranger)
-            except UpstreamError:
+            except UpstreamError as error:
+                _note(error.message, last=place is places[-1])
                 if place is places[-1] and kept is None:
                     raise
                 continue
@@ -253,8 +257,15 @@ class Route:
             kept = answer
             if answer.status not in AGAIN:
                 break
+            told = f"the upstream {place.config.name!r} answered {answer.status}"
+            _note(told, last=place is places[-1])
         assert kept is not None  # noqa: S101 - an answer or an error
         return kept
+
+
+def _note(told: str, *, last: bool) -> None:
+    """Tell whoever runs the gateway that an upstream fails."""
+    log.warning("%s: %s", told, "the caller is told" if last else "another one is asked")
 
 
 def _base(config: UpstreamConfig) -> str:

@@ -46,7 +46,7 @@ class Tx:
 
     @property
     def cursor(self) -> Any:
-        """The driver's cursor, the same for all statements: making one costs as much as most."""
+        """The driver's cursor, one for all statements: each costs something to make."""
         if self._cursor is None:
             self._cursor = self.connection.cursor()
         return self._cursor
