@@ -62,8 +62,8 @@ def log_to_stderr(level: int) -> None:
 def not_writable(what: str, path: Path, error: OSError) -> CheckrailError:
     """Say that a file cannot be written that somebody named."""
     return CheckrailError(
-        f"{what} cannot be written to {str(path)!r}: {error.strerror}. Name a file in a folder that "
-        "is there and can be written to"
+        f"{what} cannot be written to {str(path)!r}: {error.strerror}. Name a file in a folder "
+        "that is there and can be written to"
     )
 
 
