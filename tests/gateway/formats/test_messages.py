@@ -346,14 +346,28 @@ def test_a_text_of_several_blocks_is_changed_where_it_changed():
 
 def test_thinking_and_citations_can_be_changed():
     cited = {"type": "text", "text": "x", "citations": [{"cited_text": "a secret"}]}
-    body = answer(THINKING | {"thinking": "a secret"}, cited)
+    unsigned = {"type": "thinking", "thinking": "a secret", "signature": ""}
+    body = answer(unsigned, cited)
     before = API.read_answer(body)
     after = rewritten(before, lambda _, text: text.replace("secret", "***"))
     blocks = API.write_answer(body, before, after)["content"]
     assert blocks == [
-        THINKING | {"thinking": "a ***"},
+        unsigned | {"thinking": "a ***"},
         {"type": "text", "text": "x", "citations": [{"cited_text": "a ***"}]},
     ]
+
+
+def test_a_signed_thought_that_was_changed_is_left_out_for_nobody_would_take_it():
+    signed = THINKING | {"thinking": "a secret"}
+    body = answer(THINKING, signed, text("x"))
+    before = API.read_answer(body)
+    after = rewritten(before, lambda _, text: text.replace("secret", "***"))
+    assert API.write_answer(body, before, after)["content"] == [THINKING, text("x")]
+    said = {"role": "assistant", "content": [signed, USE]}
+    asked = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}, said]}
+    given = API.read(asked)
+    changed = rewritten(given, lambda _, text: text.replace("secret", "***"))
+    assert API.write(asked, given, changed)["messages"][1]["content"] == [USE]
 
 
 def test_usage_is_written_only_if_it_was_counted_anew():

@@ -125,6 +125,16 @@ def test_a_stream_is_read():
     assert message.usage["output_tokens"] == 15
 
 
+def test_a_signed_thought_that_was_changed_is_left_out():
+    reading = API.reading(ASKED)
+    thought, said = read(reading, CALLS).content
+    after = replace(reading.message, content=[{**thought, "thinking": "***"}, said])
+    out = b"".join(reading.rest(after))
+    check_order(out)
+    assert [block.type for block in snapshot(out).content] == ["text", "tool_use"]
+    assert b"well" not in out
+
+
 def test_a_blocked_call_becomes_a_text_block():
     reading = API.reading(ASKED)
     _, out = taken(reading, pieces_of(CALLS), passed=11)

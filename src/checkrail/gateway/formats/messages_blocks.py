@@ -72,7 +72,10 @@ def use_of(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def placed_parts(came: Sequence[Placed], before: Sequence[Any], after: Any) -> list[Placed]:
-    """Give the blocks of parts that hooks changed; `before` is how `came` was shown to them."""
+    """Give the blocks of parts that hooks changed; `before` is how `came` was shown to them.
+
+    A signed thought that was changed is left out: nobody takes it with a signature that is wrong.
+    """
     if isinstance(after, str):
         after = [_retold(came, after)] if after else []
     found: list[Placed] = []
@@ -81,8 +84,7 @@ def placed_parts(came: Sequence[Placed], before: Sequence[Any], after: Any) -> l
             found.append(Placed(block_of(part), None))
         elif before[origin] == part:
             found.append(came[origin])
-        else:
-            was = came[origin].block
+        elif not (was := came[origin].block).get("signature"):
             nothing = {name: None for name in was if was[name] is None}
             found.append(Placed(nothing | block_of(part), came[origin].origin))
     return found
