@@ -22,10 +22,10 @@ FORMATS = ("chat", "messages", "responses")
 
 
 @contextlib.contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """Serve an app; gives its address."""
+def serving(app: Any, http: str = "auto") -> Iterator[str]:
+    """Serve an app, by this implementation of HTTP; gives its address."""
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
-        running = uvicorn.Server(uvicorn.Config(app, **OPTIONS))
+        running = uvicorn.Server(uvicorn.Config(app, http=http, **OPTIONS))
         thread = threading.Thread(target=running.run, args=([listener],), daemon=True)
         thread.start()
         try:
@@ -47,6 +47,7 @@ def gateway_at(
     registry: HookRegistry | None = None,
     door: Door | None = None,
     wrap: Callable[[Any], Any] = lambda app: app,
+    http: str = "auto",
     **settings: Any,
 ) -> Iterator[str]:
     """Serve a gateway to some upstreams; gives its address."""
@@ -56,5 +57,5 @@ def gateway_at(
     if door is None and config.keys:
         door = KeyDoor(config.keys)
     app = gateway_app(gateway, places, door=door, body_bytes=config.body_bytes)
-    with serving(wrap(app)) as address:
+    with serving(wrap(app), http) as address:
         yield address

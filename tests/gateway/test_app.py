@@ -152,6 +152,10 @@ async def test_what_is_not_under_v1_is_not_there(path, provider, gateway, client
         "/v1/./chat/completions",
         "/v1/chat/completions;x=1",
         "/v1/chat\\completions",
+        "/v1/chat/completions%3Fx",
+        "/v1/chat/completions%23x",
+        "/v1/chat/completions%00",
+        "/v1/chat/completions%E2%80%8B",
     ],
 )
 async def test_no_spelling_of_a_path_leads_around_the_hooks(path, provider, client):
@@ -270,6 +274,7 @@ async def test_a_compressed_request_is_decoded_before_hooks_and_upstreams(
     ("encoding", "body", "status"),
     [
         ("br", b"x", 415),
+        ("gzip, gzip", gzip.compress(b"{}", mtime=0), 415),
         ("gzip", b"no gzip", 400),
         ("gzip", gzip.compress(b"{}" * 50, mtime=0)[:-9], 400),
         ("gzip", gzip.compress(b" " * 5000, mtime=0), 413),
@@ -282,6 +287,20 @@ async def test_a_request_whose_compression_is_odd_is_refused(
         headers = {"content-encoding": encoding}
         got, _, _ = await called(client, "POST", address + CHAT, data=body, headers=headers)
     assert (got, provider.requests) == (status, [])
+
+
+async def test_a_body_that_somebody_might_decode_otherwise_is_refused(provider, gateway, client):
+    body = json.dumps(BODIES[CHAT]).encode()
+    twice = [("content-encoding", "identity"), ("content-encoding", "deflate")]
+    letters = [("content-type", "application/json; charset=UTF-7")]
+    for headers in (twice, letters):
+        status, _, _ = await called(client, "POST", gateway + CHAT, data=body, headers=headers)
+        assert status == 415
+    assert provider.requests == []
+    for charset in ("utf-8", '"UTF-8"', "us-ascii"):
+        headers = {"content-type": f"application/json;charset={charset}"}
+        status, _, _ = await called(client, "POST", gateway + CHAT, data=body, headers=headers)
+        assert (status, provider.last.body) == (200, body)
 
 
 async def test_models_are_those_of_the_upstream(provider, gateway, client):

@@ -134,3 +134,9 @@ def test_a_scope_takes_them_as_they_are():
     context = HookRegistry().scope(**identity).context
     assert (context.user.identity, context.request_id) == ("ada", identity.request_id)
     assert context.metadata["api_key"].startswith("key-")
+
+
+def test_no_spelling_of_a_key_makes_another_caller_of_it():
+    spellings = [f"Bearer {KEY}", f"bearer  {KEY}", f"Bearer\t{KEY}", f"BEARER \t {KEY} ", KEY]
+    found = {ids({"authorization": spelling})["metadata"]["api_key"] for spelling in spellings}
+    assert len(found) == 1

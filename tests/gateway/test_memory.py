@@ -49,6 +49,52 @@ async def test_a_result_that_is_sent_again_is_not_judged_again(registry):
     assert asked == [("read", "c1")]
 
 
+def called(*names: str) -> dict:
+    """Write calls that have all the same id, as some models make them."""
+    functions = [{"name": name, "arguments": "{}"} for name in names]
+    calls = [{"id": "c", "type": "function", "function": each} for each in functions]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def answered(content: str, **more: str) -> dict:
+    return {"role": "tool", "tool_call_id": "c", "content": content, **more}
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [called("read"), answered("42"), called("look"), answered("fine")],
+        [called("read", "look"), answered("42"), answered("fine")],
+        [called("read"), called("look"), answered("42"), answered("fine")],
+        [called("look"), HISTORY[0], called("read"), answered("42")],
+        [called("read"), answered("42", name="look")],
+    ],
+)
+async def test_a_result_is_that_of_its_call_whatever_else_goes_by_its_id_or_name(registry, history):
+    registry.register(lambda event: Block("no"), "after_tool_call", tools=["read"])
+    told = await results(registry, Memory()).judged(history)
+    contents = [message["content"] for message in told if message["role"] == "tool"]
+    assert contents == ["no", "fine"][: len(contents)]
+
+
+async def test_ids_that_are_none_break_nothing(registry):
+    registry.register(lambda event: None, "after_tool_call")
+    call = {"id": ["c"], "type": "function", "function": "read"}
+    history = [{"role": "assistant", "tool_calls": [call]}, answered("x") | {"tool_call_id": ["c"]}]
+    assert await results(registry, Memory()).judged(history) is history
+
+
+async def test_what_was_called_with_one_key_is_not_known_with_another(registry):
+    names = []
+    registry.register(lambda event, result: names.append(result.name), "after_tool_call")
+    memory = Memory()
+    asked = [{"metadata": {"api_key": key}, "user": "ann"} for key in ("key-1", "key-2")]
+    results(registry, memory, **asked[0]).learn([ToolCall("c", "read")])
+    for who in asked:
+        await results(registry, memory, **who).judged([answered("42")])
+    assert names == ["read", ""]
+
+
 async def test_observers_see_each_result_once_also_after_a_reload(registry):
     seen, judged = [], []
     registry.register(lambda event: seen.append(event.value.id), "after_tool_call", lane="observe")

@@ -100,6 +100,29 @@ async def test_headers_are_passed_on_except_those_of_the_connection_and_our_own(
     )
 
 
+async def test_of_several_keys_only_that_is_sent_which_is_counted(provider):
+    spare = (b"x-goog-api-key", b"anything")
+    key = (b"authorization", b"Bearer sk-1")
+    await asked(at(provider), headers=[spare, key])
+    assert provider.last.header("authorization") is None
+    same = [key, (b"x-api-key", b"sk-1"), spare]
+    await asked(at(provider), headers=same)
+    assert provider.last.header("authorization") == "Bearer sk-1"
+    assert provider.last.header("x-api-key") == "sk-1"
+    assert provider.last.header("x-goog-api-key") is None
+
+
+async def test_no_header_makes_another_method_of_a_request(provider):
+    await asked(at(provider), headers=[(b"x-http-method-override", b"PUT")])
+    assert provider.last.header("x-http-method-override") is None
+
+
+async def test_an_upstream_cannot_speak_for_the_gateway(provider):
+    provider.say(Say("Hi", headers={"x-checkrail-request-id": "made-up"}))
+    _, headers, _ = await asked(at(provider))
+    assert not [name for name, _ in headers if name.startswith(b"x-checkrail-")]
+
+
 async def test_what_comes_back_has_no_headers_of_the_connection_and_no_compression(provider):
     provider.say(Say("Hi", gzip=True, headers={"x-request-id": "req_1", "set-cookie": "a=b"}))
     _, headers, body = await asked(at(provider))

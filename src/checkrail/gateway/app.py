@@ -17,7 +17,7 @@ from checkrail.gateway.answering import Answering, Send, while_there
 from checkrail.gateway.door import Admitted, Door, LocalDoor
 from checkrail.gateway.errors import GatewayError, NotTakenError
 from checkrail.gateway.exchange import Call, Gateway
-from checkrail.gateway.formats import COUNTING, FORMATS
+from checkrail.gateway.formats import ASIDE, FORMATS
 from checkrail.gateway.formats.base import Format, Refusal, UnreadableError
 from checkrail.gateway.identity import Identity
 from checkrail.gateway.incoming import Gone, Incoming, Receive, canonical
@@ -33,7 +33,7 @@ _JSON = (b"content-type", b"application/json")
 _HELLO = b'{"ok":true,"service":"checkrail gateway"}'
 _DOORSTEP = ("", "/", "/ok")
 
-_CALLS = tuple(path.removeprefix("/v1") for path in (*FORMATS, *COUNTING))
+_CALLS = tuple(path.removeprefix("/v1") for path in (*FORMATS, *ASIDE))
 """How paths end where models are called: behind another prefix, an upstream might do it unseen."""
 
 _OTHERS = re.compile(r"/v1/threads/[^/]+/messages")
@@ -117,8 +117,8 @@ class GatewayApp:
     ) -> None:
         body = await incoming.decoded()
         ids = Identity(incoming.headers, body, key=admitted.key, user=admitted.user)
-        counts = _spelled(incoming) in COUNTING
-        call = Call(called, body, incoming.headers, incoming.query, ids, counts)
+        path = _spelled(incoming)
+        call = Call(called, body, incoming.headers, incoming.query, ids, path)
         reply = await self._gateway.answer(call)
         headers = [*reply.headers, (REQUEST_ID, ids.request_id.encode())]
         await answering.give(reply.status, headers, reply.content)
@@ -155,7 +155,7 @@ def _called(incoming: Incoming) -> Format | None:
     if incoming.method != "POST":
         return None
     path = _spelled(incoming)
-    return FORMATS.get(path) or COUNTING.get(path)
+    return FORMATS.get(path) or ASIDE.get(path)
 
 
 def _lists_models(incoming: Incoming) -> bool:

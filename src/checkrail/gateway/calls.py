@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,16 +32,20 @@ class Judged:
     inject: Sequence[Message] = ()
 
 
-async def judged(scope: Scope, message: AssistantMessage, unparsed: Container[str]) -> list[Judged]:
+async def judged(
+    scope: Scope, message: AssistantMessage, unparsed: Container[str], offered: Collection[str]
+) -> list[Judged]:
     """Show the calls of an answer to hooks, side by side.
 
     `unparsed` are the calls whose arguments are no JSON. Nobody can judge those, and so they are
-    blocked where any hook might have had something to say of them.
+    blocked where any hook might have had something to say of them. `offered` are the names of the
+    tools that the model was told of.
     """
     works = [
         _judged(
             scope.bind(tool_call_id=call.id),
             call,
+            as_offered(call.name, offered),
             readable=bool(call.args) or call.id not in unparsed,
         )
         for call in message.tool_calls
@@ -49,11 +53,23 @@ async def judged(scope: Scope, message: AssistantMessage, unparsed: Container[st
     return await together(works)
 
 
-async def _judged(at: Scope, call: ToolCall, *, readable: bool) -> Judged:
+def as_offered(name: str, offered: Collection[str]) -> str:
+    """Name a tool as it was offered, if that is what a client might take the name for."""
+    if not name or name in offered:
+        return name
+    return next((one for one in offered if _loosely(one) == _loosely(name)), name)
+
+
+def _loosely(name: str) -> str:
+    return name.strip().casefold()
+
+
+async def _judged(at: Scope, call: ToolCall, name: str, *, readable: bool) -> Judged:
+    named = call if name == call.name else dataclasses.replace(call, name=name)
     if not readable:
-        return Judged(call, NOT_JSON if is_guarded(at, call) else None)
+        return Judged(call, NOT_JSON if is_guarded(at, named) else None)
     context = at.context.run_id or call.context
-    shown = call if context == call.context else dataclasses.replace(call, context=context)
+    shown = named if context == call.context else dataclasses.replace(named, context=context)
     verdict = await at.fire(HookPoint.BEFORE_TOOL_CALL, shown)
     left: ToolCall = verdict.subject
     if not is_call(left):

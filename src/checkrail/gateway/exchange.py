@@ -16,11 +16,19 @@ from checkrail.engine.scope import Scope
 from checkrail.engine.values import AssistantMessage, ModelRequest
 from checkrail.gateway.costs import priced
 from checkrail.gateway.formats.base import Body, Format, Refusal, UnreadableError
-from checkrail.gateway.formats.json_bytes import read_json, read_object, write_json
+from checkrail.gateway.formats.json_bytes import is_json, read_json, read_object, write_json
 from checkrail.gateway.headers import Headers
 from checkrail.gateway.judging import POINTS, Answered, Judge
 from checkrail.gateway.memory import Memory
-from checkrail.gateway.relaying import Flow, begun, is_stream, relayed, unanswered, written
+from checkrail.gateway.relaying import (
+    Flow,
+    begun,
+    evasive,
+    is_stream,
+    relayed,
+    unanswered,
+    written,
+)
 from checkrail.gateway.streaming import Streamed
 from checkrail.gateway.upstreams import NoUpstreamError, Route, Sent, UpstreamError, Upstreams
 from checkrail.gateway.verdicts import Refused
@@ -43,13 +51,18 @@ class Call:
     headers: Headers = ()
     query: bytes = b""
     ids: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    counts: bool = False
-    """Whether only the tokens of the request are to be counted."""
+    to: str = ""
+    """Where it goes, if that is not where the format has its answers."""
 
     @property
     def path(self) -> str:
         """Where it goes."""
-        return self.format.counting_path if self.counts else self.format.path
+        return self.to or self.format.path
+
+    @property
+    def aside(self) -> bool:
+        """Whether there will be no answer to it."""
+        return self.path in self.format.aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +161,7 @@ class Exchange:
             raise Refused(asked.refusal)
         if asked.message is not None or asked.request is None:
             return self._synthetic(asked.message or AssistantMessage())
-        if self.call.counts:
+        if self.call.aside:
             return await passed_on(await self.send(asked.request), self.format)
         return await self._asked(asked.request)
 
@@ -159,12 +172,19 @@ class Exchange:
             raise Refused(Refusal(400, told, "unsupported_parameter"))
 
     def _synthetic(self, message: AssistantMessage) -> Reply:
-        if self.call.counts:  # no model would be asked, so nothing would be sent to one
-            return Reply(200, [JSON], write_json({"input_tokens": 0}))
+        if self.call.aside:
+            return self._unsent()
         if self.request.stream:
             pieces = [*self.format.stream(message, self.request)]
             return Reply(200, [*STREAM], Flow(written(pieces)))
         return Reply(200, [JSON], write_json(self.format.answer(message, self.request)))
+
+    def _unsent(self) -> Reply:
+        """Answer a request aside that no model would see: it has no tokens."""
+        if not self.call.path.endswith("tokens"):
+            told = "a hook answers this request in the model's place, so there is nothing to send"
+            raise Refused(Refusal(403, told, "hook_answers"))
+        return Reply(200, [JSON], write_json({"input_tokens": 0}))
 
     async def _asked(self, request: ModelRequest) -> Reply:
         while True:
@@ -190,13 +210,10 @@ class Exchange:
     def _read(self, data: bytes) -> tuple[Body, AssistantMessage] | None:
         """Read an answer; None: it is odd, but nobody has to see it before the caller does."""
         try:
-            body = read_object(data, "the upstream's answer")
-        except UnreadableError as error:
-            raise Refused(Refusal(502, str(error), "upstream_error")) from None
-        try:
+            body = read_object(data, "it")
             return body, self.counted(self.format.read_answer(body))
         except UnreadableError as error:
-            if self.judge.holds() == "nothing":
+            if self.judge.holds() == "nothing" and is_json(data):
                 log.warning("an answer is passed on unread: it is not as its API is: %s", error)
                 return None
             told = f"the upstream's answer cannot be read: {error}"
@@ -205,7 +222,11 @@ class Exchange:
     async def send(self, request: ModelRequest) -> Sent:
         """Ask the upstream. Raises `Refused`."""
         route = self.gateway.route(self.format, request.model)
-        return await sending(route, self.call, self._written(request))
+        sent = await sending(route, self.call, self._written(request))
+        if (problem := evasive(sent)) is not None:
+            await sent.close()
+            raise Refused(Refusal(502, problem, "upstream_error"))
+        return sent
 
     def _written(self, request: ModelRequest) -> bytes:
         """Write a request: the very bytes that came, unless there is something to change."""

@@ -29,14 +29,23 @@ _CONNECTION = frozenset(
         b"http2-settings",
     },
 )
-_NOT_SENT = _CONNECTION | {b"host", b"content-length", b"accept-encoding", b"expect", b"cookie"}
+_OTHER_METHOD = {b"x-http-method", b"x-http-method-override", b"x-method-override"}
+_NOT_SENT = (
+    _CONNECTION
+    | _OTHER_METHOD
+    | {b"host", b"content-length", b"accept-encoding", b"expect", b"cookie"}
+)
 _NOT_RETURNED = _CONNECTION | {b"content-length", b"date", b"set-cookie", b"alt-svc"}
 _DECODED = frozenset({b"gzip", b"deflate", b"br", b"zstd", b"identity"})
 
 
 def sent(headers: Headers, without: Collection[bytes] = ()) -> list[tuple[str, str]]:
-    """Give what an upstream is sent of a caller's headers."""
+    """Give what an upstream is sent of a caller's headers.
+
+    Of several keys only the first is sent: that is the one which callers are counted by.
+    """
     named = _named_by_connection(headers)
+    key = credentials_of(headers)[:1]
     return [
         (name.decode("latin-1"), _text(value))
         for name, value in headers
@@ -44,6 +53,7 @@ def sent(headers: Headers, without: Collection[bytes] = ()) -> list[tuple[str, s
         and name not in without
         and name not in named
         and not name.startswith(OURS)
+        and (name not in CREDENTIALS or credentials_of([(name, value)]) == key)
     ]
 
 
@@ -56,6 +66,7 @@ def returned(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]
         for name, value in lower
         if name not in _NOT_RETURNED
         and name not in named
+        and not name.startswith(OURS)
         and not (name == b"content-encoding" and value.strip().lower() in _DECODED)
     ]
 
@@ -74,8 +85,8 @@ def credentials_of(headers: Headers) -> list[str]:
     for name, value in headers:
         if name in CREDENTIALS:
             text = _text(value).strip()
-            scheme, _, token = text.partition(" ")
-            found.append(token.strip() if token and scheme.lower() == "bearer" else text)
+            scheme, *token = text.split(maxsplit=1) or [""]
+            found.append(token[0] if token and scheme.lower() == "bearer" else text)
     return [key for key in found if key]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
@@ -17,6 +18,15 @@ _WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """What zlib calls the encodings that a body may come in."""
 
 
+_CHARSET = re.compile(r"charset\*?\s*=\s*[\"']?([^\s;,\"']*)", re.IGNORECASE)
+_LETTERS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+"""What a server that goes by the header would read as it is read here."""
+
+
+_END = re.compile(r"[?#\0]")
+"""What ends a path for those who look for it after decoding."""
+
+
 class Gone(Exception):
     """The caller went away."""
 
@@ -25,7 +35,7 @@ class Incoming:
     """One request of an ASGI server."""
 
     def __init__(self, scope: Mapping[str, Any], receive: Receive, most: int) -> None:
-        self.method: str = scope["method"]
+        self.method: str = scope["method"].upper()  # as it leaves, whatever it came as
         self.headers: Headers = scope["headers"]
         self.query: bytes = scope.get("query_string", b"")
         self.path, self.raw_path = _paths(scope)
@@ -64,9 +74,12 @@ class Incoming:
                 return
 
     async def decoded(self) -> bytes:
-        """Give the whole body without compression."""
+        """Give the whole body without compression, if everybody reads it as the same letters."""
         body = await self.body()
-        encoding = (value_of(self.headers, b"content-encoding") or "identity").lower()
+        for charset in _CHARSET.findall(self._all(b"content-type")):
+            if charset.lower() not in _LETTERS:
+                raise NotTakenError(415, f"The body is in {charset[:40]!r}: JSON is in UTF-8")
+        encoding = self._all(b"content-encoding").lower() or "identity"
         if encoding == "identity":
             return body
         if encoding not in _WINDOWS:
@@ -84,6 +97,11 @@ class Incoming:
         if not reader.eof:
             raise NotTakenError(400, "The body ends before its encoding does")
         return found
+
+    def _all(self, name: bytes) -> str:
+        """Give all values of a header as one."""
+        values = [value.decode("latin-1").strip() for key, value in self.headers if key == name]
+        return ", ".join(values)
 
     async def gone(self) -> None:
         """Wait until the caller has gone away; whoever reads the body is told there."""
@@ -104,6 +122,7 @@ def canonical(path: str) -> str | None:
     """
     while (plain := unquote(path)) != path:
         path = plain
+    path = "".join(filter(str.isprintable, _END.split(path)[0]))
     parts = [part.partition(";")[0].strip() for part in path.replace("\\", "/").split("/")]
     if ".." in parts:
         return None

@@ -25,6 +25,7 @@ from checkrail.engine.scope import Scope
 from checkrail.engine.values import AssistantMessage, ModelRequest
 from checkrail.gateway.calls import Judged, applied, error_results, judged, plain_stop
 from checkrail.gateway.formats.base import Refusal
+from checkrail.gateway.formats.top_level import tool_names
 from checkrail.gateway.holding import Held, Holding
 from checkrail.gateway.memory import Memory
 from checkrail.gateway.results import Results
@@ -92,6 +93,7 @@ class Judge:
     async def request(self, request: ModelRequest) -> Asked:
         """Show the tool results of a request to hooks, and then the request itself."""
         try:
+            self._results.offered = tool_names(request.tools)
             messages = await self._results.judged(request.messages)
             if messages is not request.messages:
                 request = dataclasses.replace(request, messages=messages, raw=None)
@@ -153,7 +155,8 @@ class Judge:
     ) -> Answered:
         calls: list[Judged] = []
         if message.tool_calls and self._scope.has(HookPoint.BEFORE_TOOL_CALL):
-            calls = await judged(self._scope, message, unparsed)
+            offered = tool_names(conversation.tools)
+            calls = await judged(self._scope, message, unparsed, offered)
         inject = [*later, *(said for each in calls for said in each.inject)]
         blocked = any(each.blocked is not None for each in calls)
         if blocked and self._blocked_tool == "continue" and self._rounds < ROUNDS:

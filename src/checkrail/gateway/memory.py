@@ -129,7 +129,8 @@ def key_of(context: Context, result: ToolResult, call: Any) -> bytes:
 
 
 def _called(context: Context, id: str) -> Hashable:
-    return context.user and context.user.identity, context.session_id, id
+    user = context.user and context.user.identity
+    return user, context.metadata.get("api_key"), context.session_id, id
 
 
 def _text(value: Any) -> str:

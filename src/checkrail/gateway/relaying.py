@@ -82,6 +82,18 @@ def is_stream(sent: Sent) -> bool:
     return sent.status < 300 and any(b"text/event-stream" in kind.lower() for kind in kinds)
 
 
+def evasive(sent: Sent) -> str | None:
+    """Say why an answer would get around hooks: they cannot read it, or it sends callers away."""
+    if 300 <= sent.status < 400:
+        return (
+            f"the upstream {sent.name!r} redirects, and whoever follows goes past the hooks: "
+            "its url should be where it leads"
+        )
+    if sent.status < 300 and any(name == b"content-encoding" for name, _ in sent.headers):
+        return f"the answer of the upstream {sent.name!r} is compressed in a way that was not asked"
+    return None
+
+
 async def written(pieces: list[bytes]) -> AsyncGenerator[bytes]:
     """Give a stream that is known already."""
     for piece in pieces:

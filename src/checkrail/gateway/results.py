@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -14,18 +14,25 @@ from checkrail.engine.plan import Chain
 from checkrail.engine.points import Decision, HookPoint, Lane
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import ToolCall, ToolResult
+from checkrail.gateway.calls import as_offered
 from checkrail.gateway.memory import Memory, Settled, key_of
 from checkrail.gateway.verdicts import survived, together
+
+Call = Mapping[str, Any]
 
 POINTS = (HookPoint.AFTER_TOOL_CALL, HookPoint.ON_TOOL_ERROR)
 
 
 class Results:
-    """Shows the tool results of a conversation to hooks, or tells what they said before."""
+    """Shows the tool results of a conversation to hooks, or tells what they said before.
+
+    `offered` are the names of the tools that the model is told of.
+    """
 
     def __init__(self, scope: Scope, memory: Memory) -> None:
         self._scope = scope
         self._memory = memory
+        self.offered: Collection[str] = ()
 
     async def judged(
         self, messages: Sequence[Message], calling: Sequence[Message] = ()
@@ -37,11 +44,13 @@ class Results:
         """
         if not any(self._scope.has(point) for point in POINTS):
             return messages
-        calls = _calls([*calling, *messages])
+        calls = Calls(calling)
         alike: Counter[bytes] = Counter()
         told: list[Message] = []
         for results, group in groupby(messages, lambda message: message.get("role") == "tool"):
             turn = [*group]
+            if not results:
+                calls.add(turn)
             told += await self._turn(turn, calls, alike) if results else turn
         same = len(told) == len(messages) and all(
             new is old for new, old in zip(told, messages, strict=True)
@@ -49,12 +58,13 @@ class Results:
         return messages if same else told
 
     async def _turn(
-        self, turn: list[Message], calls: dict[str, Any], alike: Counter[bytes]
+        self, turn: list[Message], calls: Calls, alike: Counter[bytes]
     ) -> list[Message]:
         works = []
         for message in turn:
-            result = self._read(message, calls)
-            key = key_of(self._scope.context, result, calls.get(result.id))
+            call = calls.answered(_id(message))
+            result = self._read(message, call)
+            key = key_of(self._scope.context, result, call)
             works.append(self._settled(result, key + bytes([min(alike[key], 255)])))
             alike[key] += 1
         settled = await together(works)
@@ -67,12 +77,12 @@ class Results:
         if calls and any(self._scope.has(point) for point in POINTS):
             self._memory.learn(self._scope.context, calls)
 
-    def _read(self, message: Message, calls: dict[str, Any]) -> ToolResult:
-        own = message.get("tool_call_id") or ""
+    def _read(self, message: Message, call: Call | None) -> ToolResult:
+        own = _id(message)
         content: Any = message.get("content") or ""
         is_error = bool(message.get("is_error"))
-        named = message.get("name") or calls.get(own, {}).get("name")
-        name = named or self._memory.name(self._scope.context, own)
+        named = (call or {}).get("name") or message.get("name")
+        name = as_offered(str(named or self._memory.name(self._scope.context, own)), self.offered)
         return ToolResult(own, name, content, is_error, text_of(content) if is_error else None)
 
     async def _settled(self, result: ToolResult, key: bytes) -> Settled:
@@ -92,6 +102,34 @@ class Results:
         if lasting:
             self._memory.keep(key, hooks, settled)
         return settled
+
+
+class Calls:
+    """The calls of a conversation, as far as it has come.
+
+    Not every model gives each call an id of its own: a result belongs to the first call of its id
+    that was made last and has no result yet.
+    """
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._last: dict[str, Call] = {}
+        self._waiting: dict[str, list[Call]] = {}
+        self.add(messages)
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """Take messages that are no results."""
+        for message in messages:
+            if message.get("role") != "assistant":
+                self._waiting.clear()
+            for call in message.get("tool_calls") or ():
+                own, function = str(call.get("id") or ""), call.get("function")
+                self._last[own] = function if isinstance(function, Mapping) else {}
+                self._waiting.setdefault(own, []).append(self._last[own])
+
+    def answered(self, id: str) -> Call | None:
+        """Find the call that a result of this id belongs to."""
+        waiting = self._waiting.get(id)
+        return waiting.pop(0) if waiting else self._last.get(id)
 
 
 class Unobserved(Scope):
@@ -137,13 +175,8 @@ async def _fired(at: Scope, result: ToolResult) -> tuple[Settled, bool]:
     return Settled(None if same else left, tuple(inject)), lasting
 
 
-def _calls(messages: Iterable[Message]) -> dict[str, Any]:
-    """Find the calls of a conversation, by their ids."""
-    return {
-        call.get("id", ""): call.get("function") or {}
-        for message in messages
-        for call in message.get("tool_calls") or ()
-    }
+def _id(message: Message) -> str:
+    return str(message.get("tool_call_id") or "")
 
 
 def _written(message: Message, result: ToolResult | None) -> Message:

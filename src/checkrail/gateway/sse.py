@@ -12,6 +12,10 @@ MARK = b"\xef\xbb\xbf"
 """What may stand at the very beginning of a text, and is no part of it."""
 
 
+SILENT = frozenset({b"", b"id", b"retry"})
+"""Fields of an event that say nothing; a comment is one without a name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One event of a stream, with the bytes that it came as."""
@@ -19,6 +23,8 @@ class Piece:
     raw: bytes
     event: str | None
     data: bytes
+    odd: bool = False
+    """Whether it has lines that mean nothing, so that nobody knows who reads them how."""
 
 
 class Splitter:
@@ -85,10 +91,13 @@ def _end_odd(data: bytes | bytearray, start: int, seen: int) -> int:
 def _piece(raw: bytes) -> Piece:
     name: str | None = None
     data: list[bytes] = []
+    odd = False
     for line in raw.removeprefix(MARK).splitlines():
         field, _, value = line.partition(b":")
         if field == b"data":
             data.append(value.removeprefix(b" "))
         elif field == b"event":
             name = value.removeprefix(b" ").decode(errors="replace") or None
-    return Piece(raw, name, b"\n".join(data))
+        elif field not in SILENT:
+            odd = True
+    return Piece(raw, name, b"\n".join(data), odd)

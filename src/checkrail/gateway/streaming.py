@@ -12,8 +12,8 @@ from typing import Any
 
 from checkrail.engine.values import AssistantMessage, ModelRequest
 from checkrail.gateway.asking import Asking, kept
-from checkrail.gateway.formats.base import Reading, Refusal, UnreadableError
-from checkrail.gateway.formats.json_bytes import read_json
+from checkrail.gateway.formats.base import Kind, Reading, Refusal, UnreadableError
+from checkrail.gateway.formats.json_bytes import is_json
 from checkrail.gateway.relaying import is_stream, unanswered
 from checkrail.gateway.sse import Piece, Splitter
 from checkrail.gateway.upstreams import Sent, UpstreamError
@@ -120,12 +120,12 @@ class Streamed:
         if not (self._lost or self._reading.ended):
             raise Refused(_garbled("it ended before the answer did"))
 
-    def _take(self, piece: Piece) -> str:
+    def _take(self, piece: Piece) -> Kind:
         if self._lost:
             return "quiet"
         self._taken = self._taken or bool(piece.data)
         try:
-            kind: str = self._reading.take(piece)
+            kind = self._read(piece)
         except UnreadableError as error:
             if self._reading.ended:  # whatever comes after the end is no part of the answer
                 return "quiet" if self._judge.holds() == "nothing" else "hidden"
@@ -136,9 +136,14 @@ class Streamed:
             self._why = "the upstream ended it with an error"
         return kind
 
+    def _read(self, piece: Piece) -> Kind:
+        if piece.odd and self._judge.holds() != "nothing":
+            raise UnreadableError("a line of it is no part of an event")
+        return self._reading.take(piece)
+
     def _lose(self, piece: Piece, error: UnreadableError) -> None:
         """Go on without reading, where nobody but observers would: they are not to stop it."""
-        if self._judge.holds() == "nothing" and not self._held and _is_json(piece.data):
+        if self._judge.holds() == "nothing" and not self._held and is_json(piece.data):
             log.warning("a stream is passed on unread, because it is not as its API is: %s", error)
             self._lost = True
             self._why = str(error)
@@ -199,8 +204,16 @@ class Streamed:
 
     async def _observed(self) -> None:
         """Let hooks see an answer that the caller has: nobody there can change it."""
-        if not self._lost and self._failed is None:
-            await self._seen(self._message())
+        if self._lost or self._failed is not None:
+            return
+        try:
+            message = self._message()
+        except Refused as refused:
+            if self._judge.holds() != "nothing":
+                raise
+            log.warning("a stream was passed on unseen: %s", refused)
+            return
+        await self._seen(message)
 
     async def _seen(self, message: AssistantMessage) -> Any:
         """Let hooks see the answer to their end, also if the caller goes away meanwhile."""
@@ -250,11 +263,3 @@ def _continues(before: Any, after: Any) -> bool:
         return after.startswith(before)
     alike = isinstance(before, list | tuple) and isinstance(after, list | tuple)
     return alike and [*after[: len(before)]] == [*before]
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        read_json(data, "a piece")
-    except UnreadableError:
-        return False
-    return True

@@ -271,6 +271,16 @@ def test_a_call_of_another_tool_is_no_call_of_the_shell_any_more():
         ),
         (
             {
+                "type": "tool_search_output",
+                "call_id": "c",
+                "execution": "client",
+                "tools": [{"type": "function", "name": "pay"}],
+            },
+            [{"type": "function", "name": "pay"}],
+            False,
+        ),
+        (
+            {
                 "type": "computer_call_output",
                 "call_id": "c",
                 "output": {"type": "computer_screenshot", "image_url": "data:,"},

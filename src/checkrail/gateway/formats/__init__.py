@@ -7,12 +7,12 @@ from checkrail.gateway.formats.chat import Chat
 from checkrail.gateway.formats.messages import Messages
 from checkrail.gateway.formats.responses import Responses
 
-__all__ = ["COUNTING", "FORMATS"]
+__all__ = ["ASIDE", "FORMATS"]
 
 _ALL: tuple[Format, ...] = (Chat(), Messages(), Responses())
 
 FORMATS: dict[str, Format] = {one.path: one for one in _ALL}
 """Each format by the path of its requests."""
 
-COUNTING: dict[str, Format] = {one.counting_path: one for one in _ALL if one.counting_path}
-"""Each format by the path at which the tokens of its requests are counted."""
+ASIDE: dict[str, Format] = {path: one for one in _ALL for path in one.aside}
+"""Each format by the paths that take its requests and give no answers."""

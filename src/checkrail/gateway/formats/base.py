@@ -69,8 +69,8 @@ class Format(Protocol):
 
     name: str
     path: str
-    counting_path: str
-    """Where the tokens of a request are counted, without an answer; empty: nowhere."""
+    aside: tuple[str, ...]
+    """Where requests go without an answer: to have their tokens counted, or to be compacted."""
     keep_alive: bytes
     """What may stand between two pieces of a stream, and means nothing."""
 

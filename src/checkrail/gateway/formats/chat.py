@@ -28,7 +28,7 @@ class Chat:
 
     name = "chat"
     path = "/v1/chat/completions"
-    counting_path = ""
+    aside: tuple[str, ...] = ()
     keep_alive = b": keep-alive\n\n"
 
     def read(self, body: Body) -> ModelRequest:

@@ -21,12 +21,16 @@ from checkrail.agent.models.sdk_errors import ErrorAnswer, InvalidAnswer
 from checkrail.engine.frozen import thaw
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall
 from checkrail.gateway.formats import chat_calls
+from checkrail.gateway.formats.arguments import in_one_way
 from checkrail.gateway.formats.base import Body
 from checkrail.gateway.formats.chat_calls import LEGACY, Call, calls_after, wire_call
 from checkrail.gateway.formats.endings import chat_usage, counts_differ, finish_reason
 from checkrail.gateway.formats.provider_errors import WRONG, unreadable
 
 KNOWN = frozenset({"role", "content", "refusal", "tool_calls", LEGACY, "audio", *REASONING})
+OF_MESSAGE = ("logprobs", "text", "token_ids")
+"""What tells the message as it was a second time, its thoughts and calls too."""
+
 OF_TEXT = ("audio", "annotations")
 """What is about the text as it was, and says too much if that was changed."""
 
@@ -55,10 +59,11 @@ def _read(body: Body) -> AssistantMessage:
     if not choices:
         raise InvalidAnswer("it has no choices")
     said = [_said(choice) for choice in choices]
-    calls, metadata = chat_calls.read([call for one in said for call in one.calls])
+    called = [call for one in said for call in one.calls]
+    calls, metadata = chat_calls.read(called)
     message = object_in(choices[0].get("message"), "its message")
     stop = text_in(choices[0].get("finish_reason"), "its finish reason") or None
-    return AssistantMessage(
+    answer = AssistantMessage(
         content=said[0].content if len(said) == 1 else _tagged(said),
         tool_calls=calls,
         model=text_in(body.get("model"), "its model") or None,
@@ -66,6 +71,7 @@ def _read(body: Body) -> AssistantMessage:
         stop_reason="refusal" if message.get("refusal") else stop,
         metadata=metadata | _metadata(said),
     )
+    return in_one_way(answer, [call["function"].get("arguments") for call in called])
 
 
 def choices_in(body: Body) -> list[Mapping[str, Any]]:
@@ -76,9 +82,14 @@ def choices_in(body: Body) -> list[Mapping[str, Any]]:
 
 def _said(choice: Mapping[str, Any]) -> Said:
     message = object_in(choice.get("message"), "the message of a choice")
-    thoughts = (text_in(message.get(name), "its reasoning") for name in REASONING)
-    others = {name: value for name, value in message.items() if value and name not in KNOWN}
-    metadata = {"reasoning": next(filter(None, thoughts), ""), "fields": others}
+    thoughts = [text_in(message.get(name), "its reasoning") for name in REASONING]
+    shown = next(filter(None, thoughts), "")
+    others = {
+        name: value
+        for name, value in message.items()
+        if value and (name not in KNOWN or (name in REASONING and value != shown))
+    }
+    metadata = {"reasoning": shown, "fields": others}
     told = {name: value for name, value in metadata.items() if value}
     return Said(_content(message), chat_calls.calls_of(message), told)
 
@@ -156,11 +167,11 @@ def _choice(choice: Mapping[str, Any], was: Said, now: Said, stop: str | None) -
     written = dict(choice) | {"message": message}
     if not _same(was.content, now.content):
         _write_content(message, now.content)
-        if written.get("logprobs"):
-            written["logprobs"] = None
     _write_metadata(message, was.metadata, now.metadata)
     if now.calls != was.calls:
         _write_calls(message, now.calls)
+    if message != (choice.get("message") or {}):
+        written |= {name: None for name in OF_MESSAGE if written.get(name)}
     finish = stop or choice.get("finish_reason")
     if stop or bool(now.calls) != bool(was.calls):
         finish = finish_reason(finish, calls=bool(now.calls))
@@ -188,9 +199,8 @@ def _write_content(message: Body, content: Any) -> None:
 def _write_metadata(message: Body, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     if (thoughts := now.get("reasoning")) != was.get("reasoning"):
         for name in REASONING:
-            same = message.get(name) == was.get("reasoning")
-            if message.get(name):
-                message[name] = (thoughts or None) if same else None
+            if message.get(name) and message[name] == was.get("reasoning"):
+                message[name] = thoughts or None
     fields, others = was.get("fields") or {}, now.get("fields") or {}
     for name, value in fields.items():
         if name not in others:

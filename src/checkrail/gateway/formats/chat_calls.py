@@ -18,6 +18,8 @@ from checkrail.gateway.formats.json_bytes import write_text
 
 Call = Mapping[str, Any]
 
+TWO_KINDS = "a tool call is one of a function and one of a custom tool"
+
 LEGACY = "function_call"
 """The field that one call stood in before there were tools; such a call has no id."""
 
@@ -45,7 +47,10 @@ def wire_call(call: Call) -> dict[str, Any]:
 def calls_of(message: Mapping[str, Any]) -> list[Call]:
     """Give the calls in an assistant's message as hooks see them."""
     given = list_in(message.get("tool_calls"), "its tool calls")
-    calls = [shown_call(object_in(call, "a tool call")) for call in given]
+    came = [object_in(call, "a tool call") for call in given]
+    if any(call.get("function") and call.get("custom") for call in came):
+        raise InvalidAnswer(TWO_KINDS)
+    calls = [shown_call(call) for call in came]
     if legacy := object_in(message.get(LEGACY), "its function call"):
         calls.append({"id": LEGACY, "type": "function", "function": legacy})
     return calls

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from checkrail.agent.models.checked import list_in, object_in, text_in
+from checkrail.agent.models.openai_answer import REASONING
+from checkrail.agent.models.sdk_errors import InvalidAnswer
 from checkrail.gateway.formats.base import Body, Kind
-from checkrail.gateway.formats.chat_calls import LEGACY
+from checkrail.gateway.formats.chat_calls import LEGACY, TWO_KINDS
 from checkrail.gateway.formats.growing import Growing, merged
 from checkrail.gateway.formats.json_bytes import write_text
 
-OF_CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
+OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason", "logprobs"})
+SPOKEN = ("content", "refusal", "audio", "tool_calls", LEGACY, *REASONING)
 OF_CALL = frozenset({"index", "function", "custom"})
-TEXTS = {"function": "arguments", "custom": "input"}
-
 Form = Literal["function", "custom"]
+
+TEXTS: dict[Form, str] = {"function": "arguments", "custom": "input"}
 
 
 class CallDraft(Growing):
@@ -32,6 +35,11 @@ class CallDraft(Growing):
 
     def add(self, piece: Mapping[str, Any]) -> None:
         """Take a piece of it."""
+        forms: list[Form] = [form for form in TEXTS if piece.get(form)]
+        if forms and not (self.inner or self.pieces):
+            self.form = forms[0]
+        if any(form != self.form for form in forms):
+            raise InvalidAnswer(TWO_KINDS)
         for name, value in piece.items():
             if name not in OF_CALL and value is not None:
                 self.head.setdefault(name, value)
@@ -59,10 +67,15 @@ def _arguments(value: Any) -> str:
 
 
 class Choice:
-    """What has come of a choice, and what of it the caller has."""
+    """What has come of a choice, and what of it the caller has.
 
-    def __init__(self, index: int) -> None:
+    `offered` are the names of the tools that the model may call.
+    """
+
+    def __init__(self, index: int, offered: Collection[str] = ()) -> None:
         self.index = index
+        self._offered = offered
+        self._told: list[Mapping[str, Any]] = []
         self.finish = Growing()
         self._fields: dict[str, Growing] = {}
         self._calls: list[CallDraft] = []
@@ -88,6 +101,10 @@ class Choice:
                 self._grow(self._fields, name, value, touched)
                 if kind == "quiet" and value and name != "role":
                     kind = "text"
+        if told := object_in(choice.get("message"), "its message"):
+            self._told.append(told)
+            calls = told.get("tool_calls") or told.get(LEGACY)
+            kind = "tool" if calls or kind == "tool" else "text"
         for name in choice.keys() - OF_CHOICE:
             self._others[name] = choice[name]
         for name, value in object_in(choice.get("logprobs"), "its logprobs").items():
@@ -111,11 +128,25 @@ class Choice:
         index = piece.get("index")
         index = index if isinstance(index, int) else position
         known = self._by_index.get(index)
-        if known is None or piece.get("id") not in (None, "", known.head.get("id")):
-            form: Form = "custom" if isinstance(piece.get("custom"), Mapping) else "function"
-            known = self._by_index[index] = CallDraft(len(self._calls), form)
+        if known is None or self._is_another(known, piece):
+            known = self._by_index[index] = CallDraft(len(self._calls), "function")
             self._calls.append(known)
         return known
+
+    def _is_another(self, known: CallDraft, piece: Mapping[str, Any]) -> bool:
+        """Say whether a piece begins another call; what names another tool does, whatever its id.
+
+        A piece may as well go on with a name, if that becomes the name of a tool.
+        """
+        if piece.get("id") not in (None, "", known.head.get("id")):
+            return True
+        inner = object_in(piece.get("function") or piece.get("custom"), "a tool call")
+        had, more = known.inner.get("name", ""), inner.get("name")
+        if not had or not more or more == had:
+            return False
+        longer = f"{had}{more}"
+        fits = not self._offered or any(name.startswith(longer) for name in self._offered)
+        return any(known.pieces) or not fits
 
     def _grow(
         self, where: dict[str, Growing], name: str, value: Any, touched: list[Growing]
@@ -134,10 +165,12 @@ class Choice:
             message["tool_calls"] = [call.whole() for call in self._calls]
         if self._legacy:
             message[LEGACY] = self._legacy.whole()["function"]
+        for told in self._told:
+            _check_same(message, told)
         logprobs = {name: merged(growing.pieces) for name, growing in self._logprobs.items()}
-        told = {"index": self.index, "message": message, "logprobs": logprobs or None}
+        whole = {"index": self.index, "message": message, "logprobs": logprobs or None}
         finish = self.finish.pieces[-1] if self.finish.pieces else None
-        return told | {"finish_reason": finish} | self._others
+        return whole | {"finish_reason": finish} | self._others
 
     def steps(self, target: Body) -> Iterator[Body]:
         """Write what the caller lacks of a choice that hooks changed, but for its end."""
@@ -206,6 +239,28 @@ class Choice:
             if growing.sent < len(growing.pieces)
         }
         return unsent or None
+
+
+def _check_same(streamed: Body, told: Mapping[str, Any]) -> None:
+    """Refuse a stream that says one thing in pieces and another as a whole, as some do at the end.
+
+    Rules hold for the pieces: a caller who reads the other of the two would get around them.
+    """
+    for name in SPOKEN:
+        now = told.get(name)
+        if now and _spoken(name, now) != _spoken(name, streamed.get(name)):
+            raise InvalidAnswer("it says one thing in pieces and another as a whole")
+
+
+def _spoken(name: str, value: Any) -> Any:
+    """Give what is said in a field, without what else endpoints write there."""
+    if name == LEGACY:
+        return _spoken("tool_calls", [{"function": value}])
+    if name != "tool_calls":
+        return value
+    calls = [object_in(call, "a tool call") for call in list_in(value, "its tool calls")]
+    inner = [object_in(call.get("function") or call.get("custom"), "a call") for call in calls]
+    return [(each.get("name"), each.get("arguments") or each.get("input")) for each in inner]
 
 
 def _value(name: str, growing: Growing) -> Any:

@@ -11,16 +11,18 @@ from checkrail.engine.values import AssistantMessage, ModelRequest
 from checkrail.gateway.formats.base import Body, Kind, UnreadableError
 from checkrail.gateway.formats.chat_answers import read_answer, write_answer
 from checkrail.gateway.formats.chat_choice import Choice
+from checkrail.gateway.formats.gathered import Gathered
 from checkrail.gateway.formats.growing import Growing
 from checkrail.gateway.formats.json_bytes import read_object, write_json
 from checkrail.gateway.formats.provider_errors import WRONG, reported, unreadable
+from checkrail.gateway.formats.top_level import tool_names
 from checkrail.gateway.sse import Piece, event
 
 DONE = b"data: [DONE]\n\n"
 OF_CHUNK = frozenset({"choices", "usage", "obfuscation"})
 
 
-class ChatReading:
+class ChatReading(Gathered):
     """A streamed answer. It has ended when all its choices have, or when the stream says so.
 
     A piece is about the end if nothing can follow it: usage comes after the end of the last choice.
@@ -28,16 +30,15 @@ class ChatReading:
     """
 
     def __init__(self, request: ModelRequest) -> None:
+        super().__init__(read_answer)
         self._usage_asked = asks_usage(request.params)
         self._expected = _count(request.params.get("n"))
+        self._offered = tool_names(request.tools)
         self._head: Body = {}
         self._choices: dict[int, Choice] = {}
         self._usage = Growing()
         self._usage_apart = True
         self._done = Growing()
-        self._error: Any = None
-        self._touched: list[Growing] = []
-        self._answer: tuple[Body, AssistantMessage] | None = None
 
     @property
     def ended(self) -> bool:
@@ -46,16 +47,6 @@ class ChatReading:
             return self._error is None
         choices = self._choices.values()
         return len(choices) >= self._expected and all(one.finish.pieces for one in choices)
-
-    @property
-    def message(self) -> AssistantMessage:
-        """The answer. Raises `UnreadableError` if there is none."""
-        return self._read()[1]
-
-    @property
-    def partial(self) -> AssistantMessage:
-        """What was read up to now, of an answer that may never end."""
-        return read_answer(self._body())
 
     def take(self, piece: Piece) -> Kind:
         """Read one piece. Raises `UnreadableError`."""
@@ -72,6 +63,8 @@ class ChatReading:
         chunk = read_object(data, "a piece of the model's stream")
         if chunk.get("error"):
             self._error = chunk["error"]
+            if _speaks(chunk):  # it is passed on unseen, and so must not be an answer as well
+                raise UnreadableError(reported(self._error))
             return "error"
         try:
             return self._take(chunk)
@@ -102,24 +95,8 @@ class ChatReading:
         return kind
 
     def _begin(self, index: int) -> Choice:
-        self._choices[index] = choice = Choice(index)
+        self._choices[index] = choice = Choice(index, self._offered)
         return choice
-
-    def passed(self) -> None:
-        """Note that the caller has everything that was taken so far."""
-        for growing in self._touched:
-            growing.settle()
-        self._touched.clear()
-
-    def _read(self) -> tuple[Body, AssistantMessage]:
-        if self._error is not None:
-            raise UnreadableError(reported(self._error))
-        if not self.ended:
-            raise UnreadableError("the stream of the model ended before its answer did")
-        if self._answer is None:
-            body = self._body()
-            self._answer = body, read_answer(body)
-        return self._answer
 
     def _body(self) -> Body:
         choices = [self._choices[index].whole() for index in sorted(self._choices)]
@@ -176,6 +153,14 @@ def asking_usage(body: Body) -> Body:
     options = body.get("stream_options")
     kept = options if isinstance(options, dict) else {}
     return body | {"stream_options": kept | {"include_usage": True}}
+
+
+def _speaks(chunk: Body) -> bool:
+    """Say whether a piece tells anything of an answer."""
+    given = chunk.get("choices")
+    choices = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    told = [one.get(name) for one in choices for name in ("delta", "message")]
+    return any(one[name] for one in told if isinstance(one, dict) for name in one if name != "role")
 
 
 def _written(head: Body, *choices: Body) -> bytes:

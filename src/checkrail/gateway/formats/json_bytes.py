@@ -1,4 +1,8 @@
-"""JSON as it passes: read and written quickly, and still where it is odd."""
+"""JSON as it passes: read and written quickly, and still where it is odd.
+
+An object that has a name twice is not read: one parser takes the first of the two and another the
+last, so that hooks might see what nobody else does.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,14 @@ from checkrail.gateway.formats.base import UnreadableError
 
 def read_json(data: bytes | str, what: str) -> Any:
     """Read JSON that came over a wire; `what` names it. Raises `UnreadableError`."""
+    given = data.encode(errors="surrogatepass") if isinstance(data, str) else data
     try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return _read_odd(data, what)
+        found = orjson.loads(given)
+        if orjson.dumps(found) == given:  # so no name stands there twice
+            return found
+    except (ValueError, TypeError):
+        pass
+    return _read_odd(given, what)
 
 
 def read_object(data: bytes | str, what: str) -> dict[str, Any]:
@@ -24,6 +32,26 @@ def read_object(data: bytes | str, what: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UnreadableError(f"{what} is no JSON object")
     return found
+
+
+def is_json(data: bytes) -> bool:
+    """Say whether this is JSON, however it may be read."""
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def names_twice(text: str) -> bool:
+    """Say whether this is JSON of which an object has a name twice."""
+    try:
+        json.loads(text, object_pairs_hook=_object)
+    except _TwiceError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def write_json(value: Any) -> bytes:
@@ -42,6 +70,19 @@ def write_text(value: Any) -> str:
 def _read_odd(data: bytes | str, what: str) -> Any:
     """Read what is JSON to Python, and so to most clients: half letters, numbers such as NaN."""
     try:
-        return json.loads(data)
+        return json.loads(data, object_pairs_hook=_object)
+    except _TwiceError:
+        raise UnreadableError(f"{what} has an object that has a name twice") from None
     except (ValueError, RecursionError):
         raise UnreadableError(f"{what} is no JSON") from None
+
+
+class _TwiceError(ValueError):
+    """An object has a name twice."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _TwiceError
+    return found

@@ -32,7 +32,7 @@ class Messages:
 
     name = "messages"
     path = "/v1/messages"
-    counting_path = "/v1/messages/count_tokens"
+    aside: tuple[str, ...] = ("/v1/messages/count_tokens",)
     keep_alive = event(b'{"type": "ping"}', "ping")
 
     def read(self, body: Body) -> ModelRequest:

@@ -11,6 +11,7 @@ from checkrail.agent.models.anthropic_answer import AnthropicDraft
 from checkrail.agent.models.sdk_errors import ErrorAnswer, InvalidAnswer
 from checkrail.engine.frozen import thaw
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall, plain
+from checkrail.gateway.formats.arguments import in_one_way
 from checkrail.gateway.formats.base import Body
 from checkrail.gateway.formats.endings import counts_differ, messages_usage, stop_reason
 from checkrail.gateway.formats.messages_blocks import Placed, block_of, placed_parts, woven
@@ -33,7 +34,9 @@ def _read(body: Body) -> AssistantMessage:
     content = body.get("content")
     if isinstance(content, list) and not all(isinstance(block, dict) for block in content):
         raise InvalidAnswer("a block of its content should be an object")
-    return AnthropicDraft("").whole(body)
+    answer = AnthropicDraft("").whole(body)
+    uses = [block for block in body["content"] if block.get("type") == "tool_use"]
+    return in_one_way(answer, [use.get("input") for use in uses])
 
 
 def write_answer(body: Body, before: AssistantMessage, after: AssistantMessage) -> Body:

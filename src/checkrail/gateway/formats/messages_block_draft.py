@@ -8,6 +8,7 @@ from typing import Any
 from checkrail.agent.models.anthropic_answer import GROWING
 from checkrail.agent.models.arguments import json_object
 from checkrail.agent.models.checked import list_in, text_in
+from checkrail.agent.models.sdk_errors import InvalidAnswer
 from checkrail.gateway.formats.base import Body
 from checkrail.gateway.formats.growing import Growing, merged
 from checkrail.gateway.formats.json_bytes import write_json, write_text
@@ -21,6 +22,16 @@ FIELDS = {
     "input_json_delta": ("partial_json", "input"),
 }
 """Kinds of pieces that name what they bring otherwise than the block does."""
+
+
+OWNERS = {
+    "text_delta": "text",
+    "citations_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "tool_use",
+}
+"""Of which block a piece is, where that is known: hooks would not look for it in another."""
 
 
 class BlockDraft:
@@ -42,7 +53,9 @@ class BlockDraft:
 
     def add(self, delta: Mapping[str, Any]) -> list[Growing]:
         """Take a piece of it, and give what has grown."""
-        kind = delta.get("type")
+        kind = text_in(delta.get("type"), "the type of a delta")
+        if self.type in OWNERS.values() and OWNERS.get(kind, self.type) != self.type:
+            raise InvalidAnswer(f"a piece of it does not belong into a block of {self.type!r}")
         if kind in GROWING or kind in FIELDS:
             source, field = FIELDS.get(kind) or (GROWING[kind], GROWING[kind])
             value = delta.get(source)

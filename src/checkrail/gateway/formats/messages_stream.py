@@ -10,6 +10,7 @@ from checkrail.agent.models.sdk_errors import InvalidAnswer
 from checkrail.engine.values import AssistantMessage
 from checkrail.gateway.formats.base import Body, Kind, UnreadableError
 from checkrail.gateway.formats.endings import counts_differ
+from checkrail.gateway.formats.gathered import Gathered
 from checkrail.gateway.formats.growing import Growing, merged
 from checkrail.gateway.formats.json_bytes import read_object, write_json
 from checkrail.gateway.formats.messages_answers import DETAILS, read_answer, written_answer
@@ -21,22 +22,25 @@ from checkrail.gateway.formats.messages_block_draft import (
     written_block,
 )
 from checkrail.gateway.formats.messages_blocks import Placed
-from checkrail.gateway.formats.provider_errors import WRONG, reported, unreadable
+from checkrail.gateway.formats.provider_errors import WRONG, unreadable
 from checkrail.gateway.sse import Piece, event
 
+EVENTS = frozenset(
+    {"message_start", "message_delta", "message_stop", "ping", "error"}
+    | {"content_block_start", "content_block_delta", "content_block_stop"}
+)
 
-class MessagesReading:
+
+class MessagesReading(Gathered):
     """A streamed answer. It has ended when its stop reason was told."""
 
     def __init__(self) -> None:
+        super().__init__(read_answer)
         self._start = Growing()
         self._blocks: dict[int, BlockDraft] = {}
         self._deltas = Growing()
         self._stop = Growing()
         self._unknown = Growing()
-        self._error: Any = None
-        self._touched: list[Growing] = []
-        self._answer: tuple[Body, AssistantMessage] | None = None
 
     @property
     def ended(self) -> bool:
@@ -48,22 +52,14 @@ class MessagesReading:
         told = (object_in(delta.get("delta"), "a delta") for delta in self._deltas.pieces)
         return next(filter(None, (delta.get("stop_reason") for delta in told)), None)
 
-    @property
-    def message(self) -> AssistantMessage:
-        """The answer. Raises `UnreadableError` if there is none."""
-        return self._read()[1]
-
-    @property
-    def partial(self) -> AssistantMessage:
-        """What was read up to now, of an answer that may never end."""
-        return read_answer(self._body())
-
     def take(self, piece: Piece) -> Kind:
         """Read one piece. Raises `UnreadableError`."""
         if not piece.data or piece.data.isspace():
             return "quiet"
         told = read_object(piece.data, "a piece of the model's stream")
         kind = told.get("type")
+        if kind is not None and piece.event in EVENTS and piece.event != kind:
+            raise UnreadableError("an event of the model's stream is named otherwise than its type")
         if kind == "ping":
             return "quiet"
         if self._stop.pieces or self._error is not None:
@@ -129,29 +125,13 @@ class MessagesReading:
         growing.pieces.append(piece)
         self._touched.append(growing)
 
-    def passed(self) -> None:
-        """Note that the caller has everything that was taken so far."""
-        for growing in self._touched:
-            growing.settle()
-        self._touched.clear()
-
-    def _read(self) -> tuple[Body, AssistantMessage]:
-        if self._error is not None:
-            raise UnreadableError(reported(self._error))
-        if not self.ended:
-            raise UnreadableError("the stream of the model ended before its answer did")
-        if self._answer is None:
-            body = self._body()
-            self._answer = body, read_answer(body)
-        return self._answer
-
     def _body(self) -> Body:
         body: Body = dict(self._start.pieces[0]) if self._start.pieces else {"type": "message"}
-        body["content"] = [block.whole() for block in self._blocks.values()]
         usage = _counts(body.get("usage"))
         for told in self._deltas.pieces:
             body |= told.get("delta") or {}
             body["usage"] = usage = {**usage, **_counts(told.get("usage"))}
+        body["content"] = [block.whole() for block in self._blocks.values()]
         return body
 
     def rest(self, after: AssistantMessage) -> Iterator[bytes]:

@@ -55,7 +55,7 @@ class Responses:
 
     name = "responses"
     path = "/v1/responses"
-    counting_path = "/v1/responses/input_tokens"
+    aside: tuple[str, ...] = ("/v1/responses/input_tokens", "/v1/responses/compact")
     keep_alive = b": keep-alive\n\n"
 
     def read(self, body: Body) -> ModelRequest:

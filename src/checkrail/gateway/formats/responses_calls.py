@@ -32,7 +32,7 @@ class Calling:
     @property
     def output(self) -> str:
         """The type of the item that answers it."""
-        return "mcp_approval_response" if self.type == APPROVAL else f"{self.type}_output"
+        return OUTPUTS.get(self.type) or f"{self.type}_output"
 
     @property
     def id(self) -> str:
@@ -41,6 +41,9 @@ class Calling:
 
 
 APPROVAL = "mcp_approval_request"
+SEARCH = "tool_search_call"
+FOUND = "tool_search_output"
+OUTPUTS = {APPROVAL: "mcp_approval_response", SEARCH: FOUND}
 FUNCTION = Calling("function_call", "json", "arguments")
 CUSTOM = Calling("custom_tool_call", "text", "input")
 CALLINGS = {
@@ -52,7 +55,7 @@ CALLINGS = {
         Calling("local_shell_call", "object", "action", "local_shell"),
         Calling("shell_call", "object", "action", "shell"),
         Calling("apply_patch_call", "object", "operation", "apply_patch"),
-        Calling("tool_search_call", "object", "arguments", "tool_search"),
+        Calling(SEARCH, "object", "arguments", "tool_search"),
         Calling("computer_call", "fields", tool="computer"),
     )
 }
@@ -79,7 +82,7 @@ def calling_of(item: Item) -> Calling | None:
     A type that nobody knows is such a call if it is named like one and waits for an answer.
     """
     type_ = item.get("type")
-    if not isinstance(type_, str) or type_ in OF_PROVIDER or _runs_at_provider(item):
+    if not isinstance(type_, str) or type_ in OF_PROVIDER or runs_at_provider(item):
         return None
     known = CALLINGS.get(type_)
     if known is not None or not (type_.endswith("_call") and item.get("call_id")):
@@ -90,11 +93,12 @@ def calling_of(item: Item) -> Calling | None:
     return Calling(type_, "fields", tool=tool)
 
 
-def _runs_at_provider(item: Item) -> bool:
+def runs_at_provider(item: Item) -> bool:
+    """Say whether the provider runs a call that callers run elsewhere."""
     environment = item.get("environment")
     if isinstance(environment, Mapping) and item["type"] == "shell_call":
         return environment.get("type") == "container_reference"
-    return item["type"] == "tool_search_call" and item.get("execution") == "server"
+    return item["type"] in (SEARCH, FOUND) and item.get("execution") == "server"
 
 
 def call_id(item: Item, calling: Calling) -> str:

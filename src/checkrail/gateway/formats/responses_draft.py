@@ -13,8 +13,8 @@ Event = Mapping[str, Any]
 
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "error"})
 BEGINNINGS = frozenset({"response.created", "response.in_progress", "response.queued"})
-SPEAKING = frozenset({"output_index", "item_id", "item", "part", "delta", "text"})
-"""Fields of events that tell some of the answer, whatever the event."""
+MUTE = frozenset({"type", "sequence_number"})
+"""Fields of events that tell nothing of the answer."""
 
 GROWING = {
     "response.output_text": ("content", "text", "output_text"),
@@ -55,7 +55,7 @@ class Draft:
             return self._item(name, event)
         entry = self._entry(event, name)
         if entry is None:
-            return "text" if SPEAKING & event.keys() else "quiet"
+            return "text" if event.keys() - MUTE else "quiet"
         self._within(entry, name, event)
         return "tool" if entry.is_call else "text"
 
@@ -101,7 +101,7 @@ class Draft:
         entry = self._by_index.get(index)
         if name.endswith(".done"):
             (entry or self._open(index, item)).finish(item)
-        elif entry is None or entry.done or entry.about.get("id") != item.get("id"):
+        elif entry is None or entry.done or not _same_item(entry.about, item):
             self._open(index, item)
         return "text" if calling_of(item) is None else "tool"
 
@@ -149,6 +149,10 @@ def items_in(response: Mapping[str, Any]) -> Iterator[Item]:
         if not isinstance(item, Mapping):
             raise UnreadableError("an item of the answer should be an object")
         yield item
+
+
+def _same_item(known: Item, item: Item) -> bool:
+    return all(known.get(name) == item.get(name) for name in ("id", "type", "call_id", "name"))
 
 
 def _place(index: Any) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from checkrail.agent.models.arguments import json_object
 from checkrail.gateway.formats.base import UnreadableError
 from checkrail.gateway.formats.growing import whole_letters
+from checkrail.gateway.formats.json_bytes import names_twice
 from checkrail.gateway.formats.responses_calls import Item, arguments_text, calling_of, tool_of
 
 Spot = tuple[str, int]
@@ -146,6 +147,8 @@ def _agree(first: str, second: str, what: str) -> None:
 
 
 def _same_json(first: str, second: str) -> bool:
+    if names_twice(first) or names_twice(second):
+        return False
     try:
         return json_object(first) == json_object(second)
     except ValueError:

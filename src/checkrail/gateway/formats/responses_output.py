@@ -11,6 +11,7 @@ from checkrail.agent.messages import unparsed_in
 from checkrail.agent.models.arguments import read_calls
 from checkrail.agent.models.checked import count_in, counts_in
 from checkrail.engine.values import AssistantMessage, ToolCall, plain
+from checkrail.gateway.formats.arguments import in_one_way
 from checkrail.gateway.formats.base import UnreadableError
 from checkrail.gateway.formats.endings import counts_differ
 from checkrail.gateway.formats.provider_errors import reported
@@ -81,10 +82,11 @@ def message_of(response: Mapping[str, Any], items: Sequence[Item]) -> AssistantM
     content: Any = [one.part for one in said]
     if all(one.plain for one in said):
         content = "".join(one.text for one in said)
-    calls, metadata = read_calls(_calls(items))
+    called = [*_calls(items)]
+    calls, metadata = read_calls(called)
     refused = any(one.part.get("type") == "refusal" for one in said)
     model = response.get("model")
-    return AssistantMessage(
+    answer = AssistantMessage(
         content,
         calls,
         model if isinstance(model, str) else None,
@@ -92,6 +94,7 @@ def message_of(response: Mapping[str, Any], items: Sequence[Item]) -> AssistantM
         _stop(response, refused=refused),
         metadata,
     )
+    return in_one_way(answer, [arguments for _, _, arguments in called])
 
 
 def _calls(items: Sequence[Item]) -> Iterator[tuple[str, str, Any]]:

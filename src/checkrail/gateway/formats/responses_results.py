@@ -9,7 +9,14 @@ from typing import Any
 from checkrail.agent.messages import is_parts, text_of
 from checkrail.engine.values import plain
 from checkrail.gateway.formats.json_bytes import write_text
-from checkrail.gateway.formats.responses_calls import APPROVAL, FUNCTION, Calling, Item
+from checkrail.gateway.formats.responses_calls import (
+    APPROVAL,
+    FOUND,
+    FUNCTION,
+    Calling,
+    Item,
+    runs_at_provider,
+)
 from checkrail.gateway.formats.responses_parts import item_part, message_part
 
 SCREENSHOT = "computer_screenshot"
@@ -25,6 +32,8 @@ Message = Mapping[str, Any]
 def is_result(item: Item) -> bool:
     """Say whether an item answers a call that the caller was to run."""
     type_ = item.get("type")
+    if type_ == FOUND:
+        return not runs_at_provider(item)
     return isinstance(type_, str) and type_.endswith("_call_output")
 
 
@@ -35,15 +44,19 @@ def result_id(item: Item) -> str:
 
 def result_message(item: Item) -> Message:
     """Show an answer to a call as the message of a tool."""
-    known = ("type", "call_id", "output")
+    known = ("type", "call_id", _field(item["type"]))
     others = {name: item[name] for name in item if name not in known}
     error = {"is_error": True} if _failed(item) else {}
     said = {"role": "tool", "tool_call_id": result_id(item), "content": _content(item)}
     return {**others, **said, **error}
 
 
+def _field(type_: str) -> str:
+    return "tools" if type_ == FOUND else "output"
+
+
 def _content(item: Item) -> Any:
-    output = item.get("output")
+    output = item.get(_field(item["type"]))
     if output is None:
         return ""
     if isinstance(output, str):
@@ -87,6 +100,8 @@ def result_item(message: Message, came: Item | None, calling: Calling | None) ->
             return _screenshot(item, content)
         case "shell_call_output":
             return [item | {"output": _commands(content)}]
+        case "tool_search_output":
+            return _tools(item, content)
         case "apply_patch_call_output":
             status = "failed" if message.get("is_error") else "completed"
             return [item | {"status": status, "output": text_of(content)}]
@@ -100,6 +115,12 @@ def _id_field(type_: str, came: Item | None) -> str:
     if came:
         return "call_id" if came.get("call_id") else "id"
     return "id" if type_ == "local_shell_call_output" else "call_id"
+
+
+def _tools(item: Item, content: Any) -> list[Item]:
+    found = [*content] if is_parts(content) else []
+    told = [] if found or not content else [{"role": "user", "content": text_of(content)}]
+    return [{"execution": "client", **item, "tools": found}, *told]
 
 
 def _screenshot(item: Item, content: Any) -> list[Item]:

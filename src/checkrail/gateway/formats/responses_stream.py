@@ -65,6 +65,9 @@ class ResponsesReading:
         data = piece.data.strip()
         if data and data != DONE:
             event = read_object(data, "an event of the stream")
+            named = piece.event or ""
+            if named.startswith("response.") and named != event.get("type"):
+                raise UnreadableError("an event of the stream is named otherwise than its type")
             kind = self._draft.add(event)
         self._waiting.append((piece, event, kind))
         return kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from checkrail.engine.frozen import FrozenDict, freeze, thaw
@@ -10,6 +10,14 @@ from checkrail.engine.values import ModelRequest
 from checkrail.gateway.formats.base import Body, UnreadableError
 
 OURS = frozenset({"model", "stream"})
+CONVERSATION = ("messages", "input", "system", "tools", "functions")
+NAMES = frozenset(
+    {"model", "messages", "input", "system", "instructions", "tools", "functions", "stream"}
+    | {"role", "content", "type", "text", "name", "function", "custom", "output", "arguments"}
+    | {"tool_calls", "tool_call_id", "tool_use_id", "function_call"}
+)
+"""What hooks go by."""
+
 CHOOSING = ("tool_choice", "parallel_tool_calls", "function_call")
 """What an API refuses where there is no tool to choose."""
 
@@ -24,7 +32,31 @@ def opened(body: Body) -> FrozenDict[str, Any]:
         raise UnreadableError("a request is a JSON object")
     if not isinstance(raw.get("model"), str | None):
         raise UnreadableError("`model` should be a text")
+    for given in _objects(raw):
+        _check_spelling(given)
     return raw
+
+
+def _objects(raw: Body) -> Iterator[Mapping[str, Any]]:
+    """Give the objects that make up a request, without what is somebody's own in them."""
+    yield raw
+    for name in CONVERSATION:
+        listed = raw.get(name)
+        for item in listed if isinstance(listed, list) else ():
+            if isinstance(item, dict):
+                yield item
+                for key, inner in item.items():
+                    named = (inner,) if key in ("function", "custom") else ()
+                    parts = inner if isinstance(inner, list) else named
+                    yield from (part for part in parts if isinstance(part, dict))
+
+
+def _check_spelling(given: Mapping[str, Any]) -> None:
+    """Refuse names in capitals, which some upstreams take for others: hooks do not look there."""
+    for name in given:
+        plain = name.casefold()
+        if plain != name and (plain in NAMES or plain in given):
+            raise UnreadableError(f"`{plain}` is spelled in another way")
 
 
 def objects_in(raw: Body, name: str) -> list[Any]:
@@ -35,6 +67,18 @@ def objects_in(raw: Body, name: str) -> list[Any]:
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise UnreadableError(f"`{name}` should be a list of objects")
     return found
+
+
+def tool_names(tools: Iterable[Any]) -> frozenset[str]:
+    """Give the names of the tools of a request, whatever their types."""
+    found = (
+        inner.get("name")
+        for tool in tools
+        if isinstance(tool, Mapping)
+        for inner in (tool, tool.get("function"), tool.get("custom"))
+        if isinstance(inner, Mapping)
+    )
+    return frozenset(name for name in found if isinstance(name, str))
 
 
 def params_of(raw: Body, apart: Container[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Counting the tokens of a request: the conversation leaves as it would for an answer."""
+"""Requests aside, to be counted or compacted: the conversation leaves as it would for an answer."""
 
 import aiohttp
 import pytest
@@ -14,6 +14,7 @@ SECRET = "AKIAIOSFODNN7EXAMPLE"
 PATHS = {
     "/v1/messages/count_tokens": {"messages": [{"role": "user", "content": f"I am {SECRET}"}]},
     "/v1/responses/input_tokens": {"input": f"I am {SECRET}"},
+    "/v1/responses/compact": {"input": f"I am {SECRET}"},
 }
 
 
@@ -65,7 +66,11 @@ async def test_a_request_that_is_refused_is_not_counted_either(provider, path):
 async def test_a_request_that_no_model_would_see_has_no_tokens(provider, path):
     registry = HookRegistry()
     registry.register(lambda event: Replace(AssistantMessage("known")), "before_llm_call")
-    assert await counted(provider, path, registry) == (200, {"input_tokens": 0})
+    status, told = await counted(provider, path, registry)
+    if path.endswith("compact"):
+        assert (status, told["error"]["code"]) == (403, "hook_answers")
+    else:
+        assert (status, told) == (200, {"input_tokens": 0})
     assert provider.requests == []
 
 
