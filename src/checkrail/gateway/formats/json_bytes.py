@@ -19,7 +19,8 @@ def read_json(data: bytes | str, what: str) -> Any:
     given = data.encode(errors="surrogatepass") if isinstance(data, str) else data
     try:
         found = orjson.loads(given)
-        if orjson.dumps(found) == given:  # so no name stands there twice
+        again = orjson.dumps(found)
+        if again == given or _closed_up(again) == _closed_up(given):  # no name stands there twice
             return found
     except (ValueError, TypeError):
         pass
@@ -75,6 +76,11 @@ def _read_odd(data: bytes | str, what: str) -> Any:
         raise UnreadableError(f"{what} has an object that has a name twice") from None
     except (ValueError, RecursionError):
         raise UnreadableError(f"{what} is no JSON") from None
+
+
+def _closed_up(data: bytes) -> bytes:
+    """Give JSON without its white space, that of texts too."""
+    return data.translate(None, b" \t\r\n")
 
 
 class _TwiceError(ValueError):
