@@ -8,14 +8,54 @@ from .proxy import MODELS, config_for, started
 
 CALLBACK = "checkrail.adapters.litellm.callback"
 
+MORE = '''
+import asyncio
+import gc
+import json
+from collections import Counter
+from pathlib import Path
+
+SEEN = Path(__file__).parent / "seen" / "seen.jsonl"
+
+
+def crash(event, value):
+    raise RuntimeError("a secret of the hook")
+
+
+async def sleep(event, value):
+    await asyncio.sleep(30)
+
+
+def count(event, value):
+    """Write down what there is in this process."""
+    gc.collect()
+    kinds = Counter(type(thing).__name__ for thing in gc.get_objects())
+    kept = {name: kinds[name] for name in ("Call", "Streamed", "Chunks")}
+    with SEEN.open("a") as file:
+        file.write(json.dumps(kept | {"tasks": len(asyncio.all_tasks())}) + "\\n")
+'''
+
+
+def surroundings(provider):
+    """Give what pass-through routes need."""
+    return {
+        "ANTHROPIC_API_BASE": provider.url,
+        "ANTHROPIC_API_KEY": "sk-of-the-upstream",
+        "OPENAI_API_BASE": f"{provider.url}/v1",
+        "OPENAI_API_KEY": "sk-of-the-upstream",
+    }
+
 
 @pytest.fixture(scope="session")
 def proxy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("proxy")
     hooks = prepare(folder)
+    (folder / "more.py").write_text(MORE)
+    cache = {"type": "local", "mode": "default_off"}  # for those who ask for it
     with Provider() as provider:
-        config = config_for(provider, callbacks=[CALLBACK])
-        with started(folder, config, CHECKRAIL_HOOKS=str(hooks)) as running:
+        config = config_for(provider, callbacks=[CALLBACK], cache=True, cache_params=cache)
+        around = surroundings(provider)
+        with started(folder, config, CHECKRAIL_HOOKS=str(hooks), **around) as running:
             assert running.wait(), running.told()[-3000:]
             running.place = Place(running.url, running.key, provider, folder, MODELS)
             yield running

@@ -31,11 +31,14 @@ MODELS = {
     "messages-2": "claude-other",
 }
 
+FALLS = "gpt-falls"
+"""A model that LiteLLM asks another one instead of, if it fails."""
+
 
 def config_for(provider: Provider, **settings: Any) -> dict[str, Any]:
     """Write a config.yaml whose models are all at one provider."""
     models = []
-    for name in sorted(set(MODELS.values())):
+    for name in sorted({*MODELS.values(), FALLS}):
         openai = name.startswith("gpt")
         params = {
             "model": f"{'openai' if openai else 'anthropic'}/{name}",
@@ -43,10 +46,15 @@ def config_for(provider: Provider, **settings: Any) -> dict[str, Any]:
             "api_key": "sk-of-the-upstream",
         }
         models.append({"model_name": name, "litellm_params": params})
+    local = {"model": "hosted_vllm/local", "api_base": f"{provider.url}/v1", "api_key": "none"}
+    models.append({"model_name": "local", "litellm_params": local})
     return {
         "model_list": models,
         "litellm_settings": {"num_retries": 0, "telemetry": False, **settings},
-        "router_settings": {"disable_cooldowns": True},
+        "router_settings": {
+            "disable_cooldowns": True,
+            "fallbacks": [{FALLS: ["gpt-test"]}],
+        },
     }
 
 

@@ -29,7 +29,7 @@ def counting(config: ServerConfig, registry: HookRegistry, outside: Outside) -> 
     if importlib.util.find_spec("sqlalchemy") is None:
         log.warning(
             "limits and budgets are counted in memory, and a restart forgets them. "
-            'To keep them: pip install "checkrail[server]"'
+            'To keep them: pip install "checkrail[server]", or sqlalchemy and alembic alone'
         )
         yield
         return

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib
 import logging
 import os
+import re
+from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from checkrail.adapters.litellm.seams import SEAMS, Seams
+from checkrail.adapters.litellm.synthetic import ANSWERED
 from checkrail.config.hook_files import find_gateway_files
+from checkrail.engine.errors import CheckrailError
 from checkrail.engine.extras import MissingExtraError
 from checkrail.gateway.opening import OpenGateway
 
@@ -20,17 +27,36 @@ log = logging.getLogger("checkrail.litellm")
 HOOKS = "CHECKRAIL_HOOKS"
 """The variable that names the file of hooks."""
 
+OLDEST, NEWEST = (1, 106), (1, 106)
+"""The versions of LiteLLM that all of this was tried with."""
+
+
+class UnknownLiteLLMError(CheckrailError):
+    """A LiteLLM in which hooks would not hold."""
+
 
 @functools.cache
 def made() -> Any:
     """Make the callback, once in a process. Raises `ConfigError` if its hooks cannot be loaded."""
-    hooks = OpenGateway(find_gateway_files(hooks=os.environ.get(HOOKS) or None))
+    found = find_gateway_files(hooks=os.environ.get(HOOKS) or None)
+    hooks = OpenGateway(found)
     open_things = ExitStack()
-    open_things.enter_context(hooks.counting())
+    with in_turn(found.files[0]):
+        open_things.enter_context(hooks.counting())
     atexit.register(open_things.close)
     files = ", ".join(str(loaded.file) for loaded in hooks.loaded)
     log.info("%d hooks of %s hold in this proxy", len(hooks.registry.list()), files)
     return callback_of(hooks)
+
+
+@contextlib.contextmanager
+def in_turn(file: Path) -> Iterator[None]:
+    """Let workers that start at once make their database one after the other."""
+    with file.open("rb") as held:
+        with contextlib.suppress(ImportError, OSError):  # where it cannot be locked, they try
+            fcntl = importlib.import_module("fcntl")
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def callback_of(hooks: OpenGateway) -> Any:
@@ -43,5 +69,26 @@ def callback_of(hooks: OpenGateway) -> Any:
     except ImportError:
         told = 'this callback is for a LiteLLM proxy: pip install "litellm[proxy]"'
         raise MissingExtraError(told) from None
+    check(version("litellm"), logger, importlib.import_module("litellm.exceptions"))
     own = {name: vars(Seams)[name] for name in SEAMS}
     return type("CheckrailCallback", (Seams, logger), own)(hooks)
+
+
+def check(installed: str, logger: type, exceptions: object) -> None:
+    """Refuse a LiteLLM that is too old or lacks what hooks need, and warn of newer ones."""
+    found = tuple(int(number) for number in re.findall(r"\d+", installed)[:2])
+    lacking = [name for name in SEAMS if not hasattr(logger, name)]
+    lacking += [] if hasattr(exceptions, ANSWERED) else [ANSWERED]
+    if found < OLDEST or lacking:
+        why = f"it lacks {', '.join(lacking)}" if lacking else "it is too old"
+        raise UnknownLiteLLMError(
+            f"hooks would not hold in LiteLLM {installed}: {why}. "
+            f'Run: pip install "litellm[proxy]=={_text(NEWEST)}.*"'
+        )
+    if found > NEWEST:
+        told = "LiteLLM %s is newer than %s, up to which hooks were tried: see that yours hold"
+        log.warning(told, installed, _text(NEWEST))
+
+
+def _text(numbers: tuple[int, ...]) -> str:
+    return ".".join(str(number) for number in numbers)

@@ -45,7 +45,9 @@ class Hooks:
         """Say whether hooks want to see calls at all."""
         return any(self.registry.has(point) for point in POINTS)
 
-    def call(self, form: Format, data: Mapping[str, Any], key: Any) -> Call:
+    def call(
+        self, form: Format, data: Mapping[str, Any], key: Any, *, passes_through: bool = False
+    ) -> Call:
         """Read a call. Raises `Refused`."""
         body = body_of(form, data)
         try:
@@ -53,7 +55,9 @@ class Hooks:
         except UnreadableError as error:
             raise Refused(Refusal(400, str(error), "invalid_request")) from None
         request = dataclasses.replace(request, provider=provider_of(request.model))
-        return Call(self, form, body, request, ids_of(form, data, key))
+        call = Call(self, form, body, request, ids_of(data, key))
+        call.passes_through = passes_through
+        return call
 
 
 class Call:
@@ -63,22 +67,28 @@ class Call:
         self, hooks: Hooks, form: Format, body: Body, request: ModelRequest, ids: dict[str, Any]
     ) -> None:
         self._hooks = hooks
-        self.id = str(ids["request_id"])
         self.format = form
         self.body = body
         self.request = request
         self.sent = request
         self.synthetic: AssistantMessage | None = None
+        self.passes_through = False
         self.keep_alive = hooks.settings.keep_alive_seconds
         known = {**ids, "model": request.model, "provider": request.provider}
         scope = hooks.registry.scope(**known)
         self.judge = Judge(scope, memory=hooks.memory, blocked_tool=hooks.blocked_tool)
 
     def check(self) -> None:
-        """Refuse to ask for an answer that is fetched later, past the hooks that have to see it."""
-        if self.request.params.get("background") and self.judge.holds() != "nothing":
-            told = "hooks of this proxy have to see the answer: ask without background"
+        """Refuse to ask for an answer that goes past the hooks that have to see it."""
+        if self.judge.holds() == "nothing":
+            return
+        must_see = "hooks of this proxy have to see the answer"
+        if self.request.params.get("background"):
+            told = f"{must_see}: ask without background"
             raise Refused(Refusal(400, told, "unsupported_parameter"))
+        if self.passes_through:
+            told = f"{must_see}, and see none of a pass-through route: ask {self.format.path}"
+            raise Refused(Refusal(403, told, "not_supported"))
 
     def counted(self, message: AssistantMessage) -> AssistantMessage:
         """Give an answer with what it cost: by the prices of the file, or by LiteLLM's."""

@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from checkrail.adapters.litellm.requests import metadata_of
+from checkrail.adapters.litellm.requests import LOGGED, metadata_of
 from checkrail.engine.records import uuid7
 from checkrail.engine.values import User
-from checkrail.gateway.formats.base import Format
 from checkrail.gateway.formats.json_bytes import write_json
 from checkrail.gateway.headers import CREDENTIALS, Headers
 from checkrail.gateway.identity import Identity
@@ -20,12 +19,12 @@ NOBODY = "default_user_id"
 """Whom LiteLLM takes the holder of its master key for."""
 
 
-def ids_of(form: Format, data: Mapping[str, Any], key: Any) -> dict[str, Any]:
+def ids_of(data: Mapping[str, Any], key: Any) -> dict[str, Any]:
     """Give the ids of a call, as the gateway finds them; its id is LiteLLM's."""
-    said = {"metadata": metadata_of(form, data), "user": data.get("user")}
+    said = {"metadata": metadata_of(data), "user": data.get("user")}
     said["safety_identifier"] = data.get("safety_identifier")
     found = dict(Identity(_headers(data), write_json(said), key=_key_name(key)))
-    found["request_id"] = data.get("litellm_call_id") or uuid7()
+    found["request_id"] = _call_id(data) or uuid7()
     metadata = dict(found.get("metadata") or {})
     user, team = _text(key, "user_id"), _text(key, "team_id")
     if user and user != NOBODY:  # LiteLLM knows whose key it is; whom they speak for is their word
@@ -37,6 +36,11 @@ def ids_of(form: Format, data: Mapping[str, Any], key: Any) -> dict[str, Any]:
         metadata["team"] = team
     found["metadata"] = metadata
     return found
+
+
+def _call_id(data: Mapping[str, Any]) -> str | None:
+    """Give LiteLLM's id of a call; on pass-through routes, only what it logs with has it."""
+    return data.get("litellm_call_id") or _text(data.get(LOGGED), "litellm_call_id")
 
 
 def _headers(data: Mapping[str, Any]) -> Headers:

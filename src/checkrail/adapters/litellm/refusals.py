@@ -21,16 +21,24 @@ class CallRefusedError(Exception):
         super().__init__(refusal.message)
 
 
-def refused_before(form: Format, refusal: Refusal) -> Exception:
+def refused_before(form: Format, refusal: Refusal, *, plain: bool = False) -> Exception:
     """Give what to raise where no stream has begun.
 
-    LiteLLM tells the status in place of a code; ours is in the `provider_specific_fields`.
+    LiteLLM tells the status in place of a code; ours is in the `provider_specific_fields`, but on
+    routes that write errors in a `plain` way.
     """
-    if form.name == Messages.name:
+    if plain or form.name == Messages.name:
         return CallRefusedError(form, refusal)
     from fastapi import HTTPException  # LiteLLM's proxy has it
 
     return HTTPException(refusal.status, detail=form.error(refusal))
+
+
+def not_here(told: str) -> Exception:
+    """Give what to raise for a way that is shut; any route of LiteLLM can pass that on."""
+    from fastapi import HTTPException
+
+    return HTTPException(403, detail=told)
 
 
 def failed_with(form: Format, refusal: Refusal) -> Exception | bytes:

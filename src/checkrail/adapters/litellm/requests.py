@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from checkrail.gateway.formats.base import Body, Format
 if TYPE_CHECKING:
     from checkrail.adapters.litellm.calls import Call
 
+_FORMATS = {form.name: form for form in FORMATS.values()}
+
 NAMES = {
     "completion": "chat",
     "acompletion": "chat",
@@ -20,6 +23,12 @@ NAMES = {
     "aresponses": "responses",
 }
 """What LiteLLM calls the formats."""
+
+PATHS = {"/chat/completions": "chat", "/v1/messages": "messages", "/responses": "responses"}
+"""How the paths of their requests end, whatever stands before."""
+
+LOGGED = "litellm_logging_obj"
+"""Where LiteLLM has the object that it logs a call with, from before hooks to the last byte."""
 
 SAID = frozenset(
     {"model", "messages", "input", "instructions", "system", "tools", "functions", "stream"}
@@ -33,7 +42,7 @@ NEVER = frozenset(
         "deployment",
         "extra_headers",
         "headers",
-        "metadata",  # on messages and responses the caller's own is read, see `body_of`
+        "metadata",  # the caller's own is read apart, see `body_of`
         "mock_response",
         "provider_specific_header",
         "proxy_server_request",
@@ -45,32 +54,39 @@ NEVER = frozenset(
 """What is LiteLLM's own, with keys of callers among it: hooks and records never see it."""
 
 
-def format_of(call_type: str, route: str = "") -> Format | None:
-    """Give the format of a call, by LiteLLM's name of its kind or by its path."""
-    name = NAMES.get(call_type)
-    for path, form in FORMATS.items():
-        if form.name == name or (not name and route.endswith(path.removeprefix("/v1"))):
-            return form
-    return None
+def format_of(call_type: str) -> Format | None:
+    """Give the format of a call, by LiteLLM's name of its kind."""
+    return _FORMATS.get(NAMES.get(call_type, ""))
+
+
+def format_at(route: str) -> Format | None:
+    """Give the format of what is sent to a path; servers may read odd spellings as that path."""
+    path = posixpath.normpath(f"/{route.lower()}")
+    return next((_FORMATS[name] for end, name in PATHS.items() if path.endswith(end)), None)
 
 
 def body_of(form: Format, data: Mapping[str, Any]) -> Body:
-    """Give the body of a request: what the caller sent, as others may have changed it since."""
-    sent = _mapping(_mapping(data.get("proxy_server_request")).get("body"))
+    """Give the body of a request: what the caller sent, as others may have changed it since.
+
+    Where LiteLLM has no copy of what was sent, on its pass-through routes, it is all that is there.
+    """
+    copied = _mapping(data.get("proxy_server_request")).get("body", data)
+    sent = _mapping(copied)
     body = {
         name: value
         for name, value in data.items()
         if name in SAID or (name in sent and name not in NEVER and not _is_own(name))
     }
-    if form.name != "chat" and isinstance(data.get("metadata"), dict):
-        body["metadata"] = data["metadata"]
+    metadata = data.get("metadata")
+    if form.name != "chat" and isinstance(metadata, dict) and not _is_litellms(metadata):
+        body["metadata"] = metadata
     return body
 
 
-def metadata_of(form: Format, data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give the caller's own metadata; on chat, LiteLLM's is among it."""
+def metadata_of(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give the caller's own metadata; on some routes it is mixed with LiteLLM's."""
     own = _mapping(data.get("metadata"))
-    return _mapping(own.get("requester_metadata")) if form.name == "chat" else own
+    return _mapping(own.get("requester_metadata")) if _is_litellms(own) else own
 
 
 def write_back(call: Call, data: dict[str, Any], after: ModelRequest) -> None:
@@ -92,6 +108,11 @@ def write_back(call: Call, data: dict[str, Any], after: ModelRequest) -> None:
 
 ASKED = ("model", "messages", "tools", "params")
 """What of a request goes to the model."""
+
+
+def _is_litellms(metadata: Mapping[str, Any]) -> bool:
+    """Say whether LiteLLM wrote metadata: it lets no caller send such a key, and always adds it."""
+    return "user_api_key_hash" in metadata
 
 
 def _is_own(name: str) -> bool:

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 from checkrail.adapters.litellm.answers import judged
 from checkrail.adapters.litellm.calls import Call, Hooks
-from checkrail.adapters.litellm.refusals import failed_with, refused_before
-from checkrail.adapters.litellm.requests import format_of, write_back
+from checkrail.adapters.litellm.refusals import failed_with, not_here, refused_before
+from checkrail.adapters.litellm.requests import format_at, write_back
 from checkrail.adapters.litellm.streams import streamed
 from checkrail.adapters.litellm.synthetic import answering
+from checkrail.adapters.litellm.waiting import Waiting
+from checkrail.adapters.litellm.ways import (
+    NOT_SEEN,
+    PASSED_ON,
+    format_in,
+    is_relayed,
+    past_hooks,
+    unasked,
+    unseen,
+)
 from checkrail.gateway.formats.base import Format
 from checkrail.gateway.opening import OpenGateway
 from checkrail.gateway.verdicts import Refused
 
 SEAMS = (
     "async_pre_call_hook",
+    "async_pre_call_deployment_hook",
     "async_post_call_success_hook",
     "async_post_call_streaming_iterator_hook",
-    "async_post_call_failure_hook",
 )
-
-OPEN = 10_000
-"""How many calls may wait for their answers; older ones are judged as if they had just come."""
 
 
 class Seams:
@@ -36,8 +43,10 @@ class Seams:
         super().__init__()
         self._opened = opened
         self._hooks = Hooks(opened)
-        self._calls: OrderedDict[str, Call] = OrderedDict()
+        self._waiting = Waiting()
         self._watching: asyncio.Task[None] | None = None
+        with contextlib.suppress(RuntimeError):  # without a loop, the first call does it
+            self._watch()
 
     async def async_pre_call_hook(
         self,
@@ -48,23 +57,26 @@ class Seams:
     ) -> dict[str, Any] | None:
         """Show hooks a request before LiteLLM looks for who takes it."""
         self._watch()
-        form = format_of(call_type)
+        route = _route(user_api_key_dict)
+        form = format_in(call_type, route, data)
+        told = self._refused_way(call_type, route, form)
+        if told is not None:
+            raise not_here(told)
         if form is None or not self._hooks.any():
             return None
+        passes_through = call_type == PASSED_ON
         try:
-            call = self._hooks.call(form, data, user_api_key_dict)
-            call.check()
-            asked = await call.judge.request(call.request)
+            call = self._hooks.call(form, data, user_api_key_dict, passes_through=passes_through)
+            return await self._asked(call, data)
         except Refused as refused:
-            raise refused_before(form, refused.refusal) from None
-        if asked.refusal is not None:
-            raise refused_before(form, asked.refusal)
-        self._keep(call)
-        if asked.request is None:
-            return answering(call, data, asked.message)
-        call.sent = asked.request
-        write_back(call, data, asked.request)
-        return data
+            raise refused_before(form, refused.refusal, plain=passes_through) from None
+
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> None:
+        """Refuse what came by a way on which hooks were not asked before."""
+        if self._hooks.any() and (form := unasked(kwargs, call_type)) is not None:
+            raise not_here(unseen(form))
+        if is_relayed(call_type) and not self._hooks.settings.pass_through:
+            raise not_here(NOT_SEEN)
 
     async def async_post_call_success_hook(
         self, data: dict[str, Any], user_api_key_dict: Any, response: Any
@@ -101,30 +113,31 @@ class Seams:
                 raise instead from None
             yield instead
 
-    async def async_post_call_failure_hook(
-        self,
-        request_data: dict[str, Any],
-        original_exception: Exception,  # noqa: ARG002 - LiteLLM passes it
-        user_api_key_dict: Any,  # noqa: ARG002 - likewise
-        traceback_str: str | None = None,  # noqa: ARG002 - likewise
-    ) -> None:
-        """Forget a call that has no answer; one that a hook answers looks failed to LiteLLM."""
-        own = request_data.get("litellm_call_id")
-        call = self._calls.get(own) if isinstance(own, str) else None
-        if call is not None and call.synthetic is None:
-            del self._calls[call.id]
+    def _refused_way(self, call_type: str, route: str, form: Format | None) -> str | None:
+        """Say why a request is refused for the way that it came; None: it is not."""
+        if self._hooks.any() and (told := past_hooks(call_type, route)) is not None:
+            return told
+        return NOT_SEEN if form is None and not self._hooks.settings.pass_through else None
 
-    def _keep(self, call: Call) -> None:
-        self._calls[call.id] = call
-        while len(self._calls) > OPEN:
-            self._calls.popitem(last=False)
+    async def _asked(self, call: Call, data: dict[str, Any]) -> dict[str, Any]:
+        """Show a request to hooks: what LiteLLM is to do with it. Raises `Refused`."""
+        call.check()
+        asked = await call.judge.request(call.request)
+        if asked.refusal is not None:
+            raise Refused(asked.refusal)
+        self._waiting.keep(call, data)
+        if asked.request is None:
+            return answering(call, data, asked.message, self._waiting)
+        call.sent = asked.request
+        write_back(call, data, asked.request)
+        return data
 
     def _found(self, data: dict[str, Any], key: Any) -> Call | None:
         """Find the call that is answered; one that nobody knows is judged all the same."""
-        known = self._calls.pop(str(data.get("litellm_call_id")), None)
+        known = self._waiting.take(data)
         if known is not None or not self._hooks.any():
             return known
-        form = self._format(data, key)
+        form = format_at(_route(key))
         if form is None:
             return None
         try:
@@ -132,11 +145,13 @@ class Seams:
         except Refused as refused:
             raise refused_before(form, refused.refusal) from None
 
-    def _format(self, data: dict[str, Any], key: Any) -> Format | None:
-        route = getattr(key, "request_route", None) or ""
-        return format_of(str(data.get("call_type") or ""), str(route))
-
     def _watch(self) -> None:
-        """Reload files that change, for as long as this loop runs."""
-        if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._opened.watch())
+        """Reload files that change, for as long as this loop runs. Raises if none does."""
+        loop = asyncio.get_running_loop()
+        task = self._watching
+        if task is None or task.done() or task.get_loop() is not loop:
+            self._watching = loop.create_task(self._opened.watch())
+
+
+def _route(key: Any) -> str:
+    return str(getattr(key, "request_route", None) or "")

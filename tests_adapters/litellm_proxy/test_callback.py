@@ -1,0 +1,86 @@
+"""The callback by itself: which LiteLLM it takes, and what it lets pass that no hook sees."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from fastapi import HTTPException
+from litellm import exceptions
+from litellm.integrations.custom_logger import CustomLogger
+
+from checkrail.adapters.litellm.callback import UnknownLiteLLMError, callback_of, check
+from checkrail.config.hook_files import find_gateway_files
+from checkrail.gateway.opening import OpenGateway
+
+RULE = {"name": "closed", "block": "We are closed", "when": "request.model == 'closed'"}
+
+
+@pytest.fixture
+def made(tmp_path):
+    def make(hooks=(RULE,), **settings):
+        file = tmp_path / "hooks.yaml"
+        told = {"hooks": {"before_llm_call": list(hooks)}, "gateway": settings}
+        file.write_text(json.dumps(told))
+        return callback_of(OpenGateway(find_gateway_files(hooks=str(file))))
+
+    return make
+
+
+async def before(callback, call_type, route="", **data):
+    key = SimpleNamespace(request_route=route)
+    return await callback.async_pre_call_hook(key, None, data, call_type)
+
+
+@pytest.mark.parametrize(
+    "call_type", ["atext_completion", "aembedding", "acreate_batch", "agenerate_content"]
+)
+async def test_what_no_hook_sees_passes_unless_the_file_forbids(made, call_type):
+    assert await before(made(), call_type, model="m") is None
+    with pytest.raises(HTTPException, match="no hook sees this") as refused:
+        await before(made(pass_through=False), call_type, model="m")
+    assert refused.value.status_code == 403
+
+
+async def test_pass_through_of_other_things_than_calls_of_models(made):
+    through = "pass_through_endpoint"
+    assert await before(made(), through, "/openai/v1/threads/t/messages", messages=[]) is None
+    assert await before(made(), through, "/anthropic/v1/messages") is None  # a list of them
+    with pytest.raises(HTTPException):
+        await before(made(pass_through=False), through, "/openai/v1/files")
+    relayed = {"endpoint": "v1/embeddings"}, "allm_passthrough_route"
+    assert await made().async_pre_call_deployment_hook(*relayed) is None
+    with pytest.raises(HTTPException):
+        await made(pass_through=False).async_pre_call_deployment_hook(*relayed)
+
+
+async def test_what_is_seen_passes_whatever_the_file_forbids(made):
+    said = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    assert await before(made(pass_through=False), "acompletion", **said) == said
+
+
+async def test_without_hooks_no_way_is_shut(made):
+    callback = made(hooks=())
+    assert await before(callback, "_aresponses_websocket", model="m") is None
+    queued = {"proxy_server_request": {"url": "http://here/queue/chat/completions"}}
+    assert await callback.async_pre_call_deployment_hook(queued, None) is None
+
+
+def test_a_litellm_that_is_too_old_is_refused():
+    with pytest.raises(
+        UnknownLiteLLMError, match=r"would not hold in LiteLLM 1\.80\.3: it is too old"
+    ):
+        check("1.80.3", CustomLogger, exceptions)
+
+
+def test_a_litellm_that_asks_otherwise_is_refused():
+    with pytest.raises(UnknownLiteLLMError, match="lacks async_pre_call_hook"):
+        check("1.106.2", object, exceptions)
+    with pytest.raises(UnknownLiteLLMError, match="lacks ModifyResponseException"):
+        check("1.106.2", CustomLogger, object())
+
+
+def test_a_newer_litellm_is_taken_with_a_warning(caplog):
+    check("1.106.9", CustomLogger, exceptions)
+    assert caplog.messages == []
+    check("2.0.0", CustomLogger, exceptions)
+    assert "LiteLLM 2.0.0 is newer than" in caplog.text
