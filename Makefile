@@ -13,6 +13,10 @@ ADAPTERS := $(patsubst tests_adapters/%/requirements.txt,%,$(wildcard tests_adap
 # for processes and databases about half of the time, so there are four at a time on two cores.
 SLOW := tests/test_docs.py tests/crash tests/runner tests/server/behaviour
 
+# Checks take one core, so the tests of the engine go beside them. Each prints when it has ended,
+# where make knows how to.
+SYNCED := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 # A uv on the PATH is used if it meets `required-version` in pyproject.toml, else one of our own.
 UV := $(shell uv cache dir >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 
@@ -24,7 +28,7 @@ export UV_SYSTEM_CERTS := 1
 # Tests start hundreds of processes. Where nothing compiled may be kept, each compiles all it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo dev test test-adapters check soak bench clean python
+.PHONY: help demo dev test test-engine test-adapters check soak bench clean python
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,9 +39,13 @@ demo: .venv/synced ## see hooks at work, offline, in a minute
 dev: .venv/synced ## serve the example project (another port: make dev PORT=2025)
 	$(BIN)/checkrail dev --config examples/server --port $(PORT)
 
-test: check ## all checks, then all tests; the engine fully covered
-	$(BIN)/pytest -n auto --dist loadfile tests/engine --cov=checkrail.engine --cov-branch --cov-fail-under=100
+test: .venv/synced ## all checks, then all tests; the engine fully covered
+	@echo "The checks and the tests of the engine, at the same time:"
+	@$(MAKE) --no-print-directory -j2 $(SYNCED) check test-engine
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOW) tests --ignore=tests/engine
+
+test-engine: .venv/synced
+	$(BIN)/pytest -n auto --dist loadfile tests/engine --cov=checkrail.engine --cov-branch --cov-fail-under=100
 
 test-adapters: $(ADAPTERS:%=.envs/%/synced) ## tests of packages that need environments of their own
 	set -e; for name in $(ADAPTERS); do \

@@ -1,5 +1,7 @@
+import gc
 import logging
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -7,6 +9,28 @@ from hypothesis import settings
 # A busy machine is slow, not wrong: no example fails for taking its time.
 settings.register_profile("checkrail", deadline=None)
 settings.load_profile("checkrail")
+
+# No test talks to the web, so clients, of which many are made, need not read all authorities of it.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
+
+gc.disable()  # until all is collected: next to nothing of it is garbage
+
+
+def pytest_collection_finish():
+    gc.enable()
+    _set_aside()
+
+
+@pytest.fixture(scope="module")
+def set_aside():
+    """For files that collect garbage in each test: what was there before them stays anyway."""
+    _set_aside()
+
+
+def _set_aside():
+    """Have what lives now left out when garbage is collected, which would go through all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 def _ours():

@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import uuid
 import warnings
@@ -15,6 +13,7 @@ import psycopg
 from psycopg import sql
 
 from .processes import alive, environment, until
+from .server.harness import zygote
 
 CLUSTERS = "checkrail-pg-"
 MEMORY = Path("/dev/shm")  # where a database of a few hundred files is copied in no time
@@ -91,13 +90,9 @@ def _database_of(url: str) -> str:
 def _upgrade(url: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "checkrail.yaml").write_text("hooks: {}\n")
-        subprocess.run(
-            [sys.executable, "-m", "checkrail", "db", "upgrade"],
-            cwd=folder,
-            env=environment(CHECKRAIL_DATABASE_URL=url),
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
+        env = environment(CHECKRAIL_DATABASE_URL=url)
+        done = zygote().run(["db", "upgrade"], Path(folder), env, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def _started_cluster() -> Any:

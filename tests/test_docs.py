@@ -11,6 +11,9 @@ A document is one session: its snippets run in order, in one namespace and one e
   2024 and 4000. What a document serves itself, at 4001, gets another one.
 - ``<!-- file: name -->`` above a snippet writes it to that file; Python is then not run.
 - ``<!-- exit: N -->`` above a console snippet is the exit code of its commands, 0 unless said.
+
+Documents that are about commands, as those in `INSTALLED`, start the command that is installed.
+For others it is forked from a process that has imported everything, unless the line is for a shell.
 """
 
 import ast
@@ -20,10 +23,12 @@ import inspect
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import textwrap
 import time
 import urllib.error
@@ -37,9 +42,12 @@ from typing import Self
 import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
+from tests.server.harness import zygote
+from tests.server.zygote import Forked
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+INSTALLED = ("README.md", "commands.md", "good.md", "bad.md")
 
 SNIPPET = re.compile(
     r"""
@@ -54,6 +62,7 @@ MARK = re.compile(r"<!--\s*(file|exit):\s*(\S+)\s*-->")
 PORT = re.compile(r"(?:(?<=127\.0\.0\.1:)|(?<=localhost:))(2024|4000|4001)\b")
 OWN = "4001"
 SERVING = ("dev", "serve", "gateway")
+FOR_A_SHELL = re.compile(r"[|&;<>$`*?~(]|--workers")  # workers start the command line themselves
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,7 @@ class Server:
 
     def __init__(self) -> None:
         self.port = free_port()
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -110,20 +119,24 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self, command: str, log: Path) -> str:
+    def start(self, command: str, log: Path, *, installed: bool) -> str:
         """Start a server, and give what it has said when it is there."""
         self.stop()
         words = [*shlex.split(command), "--port", str(self.port)]
+        process: subprocess.Popen[bytes] | Forked
         with log.open("wb") as out:
-            process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(self)
-            )
+            if installed:
+                process = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(self)
+                )
+            else:
+                process = zygote().start(words[1:], Path.cwd(), environment(self), out.fileno())
         until = time.monotonic() + 60
         while not self.answers():
             said = log.read_text(encoding="utf-8")
             assert process.poll() is None, f"$ {command}\n{said}"
             if time.monotonic() > until:
-                process.kill()
+                process.send_signal(signal.SIGKILL)
                 pytest.fail(f"no server yet: $ {command}\n{said}")
             time.sleep(0.05)
         self.process = process
@@ -141,11 +154,11 @@ class Server:
         if self.process is None:
             return
         process, self.process = self.process, None
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         try:
             assert process.wait(60) == 0
         finally:
-            process.kill()
+            process.send_signal(signal.SIGKILL)
 
 
 def free_port() -> int:
@@ -210,10 +223,12 @@ def run_console(snippet: Snippet, server: Server) -> None:
         words = command.split()
         if words[:1] != ["checkrail"]:
             continue
+        installed = snippet.document.name in INSTALLED or bool(FOR_A_SHELL.search(command))
         if words[1:2] and words[1] in SERVING:
-            said = server.start(command, Path("../server.log"))
+            said = server.start(command, Path("../server.log"), installed=installed)
         else:
-            code, said = run_command(command, server)
+            run = run_command if installed else fork_command
+            code, said = run(command, server)
             assert code == int(snippet.marks.get("exit", "0")), f"$ {command}\n{said}"
         for line in expected:
             pattern = ".*".join(map(re.escape, line.split("...")))
@@ -233,6 +248,18 @@ def run_command(command: str, server: Server) -> tuple[int, str]:
         env=environment(server),
     )
     return done.returncode, done.stdout
+
+
+def fork_command(command: str, server: Server) -> tuple[int, str]:
+    with tempfile.TemporaryFile() as out:
+        words = shlex.split(command, comments=True)[1:]
+        forked = zygote().start(words, Path.cwd(), environment(server), out.fileno())
+        try:
+            code = forked.wait(60)
+        finally:
+            forked.send_signal(signal.SIGKILL)
+        out.seek(0)
+        return code, out.read().decode()
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def _uvloop_has_what_it_keeps():
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left_open():
+def _nothing_is_left_open(set_aside):
     gc.collect()
     before = opened()
     yield

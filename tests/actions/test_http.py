@@ -25,7 +25,7 @@ HERE = Outside(allow=("127.0.0.0/8",))
 
 
 @pytest.fixture
-def _nothing_is_left_open():
+def _nothing_is_left_open(set_aside):
     gc.collect()
     before = len(list(Path("/dev/fd").iterdir()))
     yield

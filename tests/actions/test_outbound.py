@@ -16,7 +16,7 @@ from checkrail.engine.extras import MissingExtraError
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left_open():
+def _nothing_is_left_open(set_aside):
     gc.collect()
     before = len(list(Path("/dev/fd").iterdir()))
     yield

@@ -66,7 +66,7 @@ def authority():
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left_open():
+def _nothing_is_left_open(set_aside):
     gc.collect()
     before = len(list(Path("/dev/fd").iterdir()))
     yield

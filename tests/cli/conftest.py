@@ -1,4 +1,8 @@
-"""Starts the real command, or the same app in this process where many cases would be slow."""
+"""Starts the real command, or a fork of it, or the same app in this process.
+
+The installed command imports what it needs whenever it is started, which takes longer than most
+tests. A fork is a process as well, but one that has imported everything.
+"""
 
 import json
 import logging
@@ -13,7 +17,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.server.harness import Served, on_sqlite
+from tests.server.harness import Served, on_sqlite, zygote
 
 from .run_site import Site, made_project
 
@@ -71,11 +75,22 @@ def start() -> Run:
 
 
 @pytest.fixture
-def checkrail(start: Run, tmp_path: Path) -> Run:
+def installed(start: Run, tmp_path: Path) -> Run:
     """Start the real command beside the files that `write` wrote."""
 
     def started(*args: str, stdin: str = "", **env: str) -> Done:
         return start(*args, cwd=tmp_path, stdin=stdin, **env)
+
+    return started
+
+
+@pytest.fixture
+def checkrail(tmp_path: Path) -> Run:
+    """Start a fork of the command beside the files that `write` wrote."""
+
+    def started(*args: str, stdin: str = "", **env: str) -> Done:
+        done = zygote().run([*map(str, args)], tmp_path, environment(**env), stdin=stdin)
+        return Done(done.returncode, done.stdout, done.stderr)
 
     return started
 

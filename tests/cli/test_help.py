@@ -65,8 +65,8 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_help_names_every_command_and_exit_code(checkrail):
-    done = checkrail("--help")
+def test_help_names_every_command_and_exit_code(installed):
+    done = installed("--help")
     assert (done.code, done.err) == (0, "")
     listed = done.out.partition("Commands:")[2]
     assert re.findall(r"^  ([a-z-]+)  +\S", listed, re.MULTILINE) == sorted(
@@ -84,14 +84,14 @@ def test_help_imports_nothing_heavy():
     assert done.stderr == "[]\n"
 
 
-def test_version_is_that_of_the_package(checkrail):
-    done = checkrail("--version")
+def test_version_is_that_of_the_package(installed):
+    done = installed("--version")
     assert (done.code, done.err) == (0, "")
     assert done.out == f"checkrail, version {importlib.metadata.version('checkrail')}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_example_in_the_help_of_a_command_works(name, checkrail, invoke, write):
+def test_the_example_in_the_help_of_a_command_works(name, installed, invoke, write):
     write("checkrail.yaml", RULES)
     help_text = invoke(name, "--help")
     assert help_text.code == 0
@@ -99,7 +99,7 @@ def test_the_example_in_the_help_of_a_command_works(name, checkrail, invoke, wri
     assert help_text.out.startswith(f"Usage: checkrail {name} ")
     program, *words = shlex.split(" ".join(help_text.out.partition("Example:")[2].split()))
     assert (program, words[0]) == ("checkrail", name)
-    done = checkrail(*words)
+    done = installed(*words)
     code, says = EXAMPLES_SAY[name]
     assert (done.code, done.err) == (code, "")
     assert says in done.out

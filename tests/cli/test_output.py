@@ -154,14 +154,14 @@ def test_head_gets_its_line(folder):
     assert (done.returncode, done.stdout, done.stderr) == (0, "{\n", "")
 
 
-def test_a_terminal_without_unicode_is_no_accident(folder, checkrail):
-    done = checkrail("fire", "checkrail.yaml", "before_tool_call", PYTHONIOENCODING="ascii")
+def test_a_terminal_without_unicode_is_no_accident(folder, installed):
+    done = installed("fire", "checkrail.yaml", "before_tool_call", PYTHONIOENCODING="ascii")
     assert (done.code, done.err) == (0, "")
     assert "celsius" in done.out
 
 
-def test_half_a_character_is_no_accident(folder, checkrail):
+def test_half_a_character_is_no_accident(folder, installed):
     given = ("--value", '"\\ud800"', "--json")
-    done = checkrail("fire", "checkrail.yaml", "before_run", *given)
+    done = installed("fire", "checkrail.yaml", "before_run", *given)
     assert (done.code, done.err) == (0, "")
     assert done.data["value"] == "\ud800"

@@ -13,10 +13,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 _LONGEST = 1 << 20
 
@@ -66,14 +67,53 @@ class Zygote:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def start(self, words: Sequence[str], cwd: Path, env: Mapping[str, str], log: int) -> Forked:
+    def start(
+        self,
+        words: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        out: int,
+        *,
+        err: int | None = None,
+        given: int | None = None,
+    ) -> Forked:
+        """Start a command that writes to `out`, and its errors to `err`, and reads what is given.
+
+        Without them, its errors go to `out` as well, and there is nothing to read.
+        """
         asked = json.dumps({"words": [*words], "cwd": str(cwd), "env": dict(env)}).encode()
-        with self._asking:
-            socket.send_fds(self._socket, [asked], [log])
+        with self._asking, Path(os.devnull).open("rb") as nothing:
+            files = [nothing.fileno() if given is None else given, out, out if err is None else err]
+            socket.send_fds(self._socket, [asked], files)
             with self.told:
                 if not self.told.wait_for(lambda: self._pids, 120):
                     raise TimeoutError("nothing was forked within 120 s")
                 return Forked(self, self._pids.pop())
+
+    def run(
+        self,
+        words: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        *,
+        stdin: str = "",
+        timeout: float = 60.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """Start a command and wait for its end; what it printed, and how it ended."""
+        with (
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
+            given.write(stdin.encode())
+            given.seek(0)
+            files = {"err": err.fileno(), "given": given.fileno()}
+            forked = self.start(words, cwd, env, out.fileno(), **files)
+            try:
+                code = forked.wait(timeout)
+            finally:
+                forked.send_signal(signal.SIGKILL)
+            return subprocess.CompletedProcess([*words], code, _text(out), _text(err))
 
     def _listen(self) -> None:
         while told := self._socket.recv(_LONGEST):
@@ -86,23 +126,40 @@ class Zygote:
                 self.told.notify_all()
 
 
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
 IMPORTED = (
     "alembic.command",
+    "alembic.config",
+    "cel",
     "langchain.agents",
     "langgraph.checkpoint.postgres.aio",
     "langgraph.checkpoint.sqlite.aio",
     "langgraph.graph",
     "langgraph.store.postgres.aio",
     "langgraph.store.sqlite.aio",
+    "prometheus_client",
     "psycopg_pool",
+    "ruamel.yaml",
     "uvicorn.lifespan.on",
     "uvicorn.loops.uvloop",
     "uvicorn.protocols.http.httptools_impl",
     "uvicorn.protocols.websockets.websockets_sansio_impl",
+    "checkrail.cli.chat",
+    "checkrail.cli.check",
     "checkrail.cli.db",
+    "checkrail.cli.dev",
+    "checkrail.cli.fire",
+    "checkrail.cli.gateway",
+    "checkrail.cli.keys",
     "checkrail.cli.runner",
+    "checkrail.cli.runs",
     "checkrail.cli.serve",
     "checkrail.cli.serving",
+    "checkrail.cli.with_command",
     "checkrail.config.yaml_text",
     "checkrail.server.app",
     "checkrail.server.process",
@@ -127,7 +184,7 @@ def _serve(control: socket.socket) -> dict[str, Any] | None:
                     os.read(wake, 4096)
                     _tell_ended(control)
                     continue
-                asked, fds, *_ = socket.recv_fds(control, _LONGEST, 1)
+                asked, fds, *_ = socket.recv_fds(control, _LONGEST, 3)
                 if not asked:
                     return None  # the tests are over
                 if (pid := os.fork()) == 0:
@@ -135,8 +192,9 @@ def _serve(control: socket.socket) -> dict[str, Any] | None:
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     for mine in (wake, ring, control.fileno()):
                         os.close(mine)
-                    return {**json.loads(asked), "log": fds[0]}
-                os.close(fds[0])
+                    return {**json.loads(asked), "files": fds}
+                for file in fds:
+                    os.close(file)
                 control.send(json.dumps({"pid": pid}).encode())
 
 
@@ -155,13 +213,14 @@ def _tell_ended(control: socket.socket) -> None:
 def _become(asked: Mapping[str, Any]) -> None:
     """Turn into a process that was started for one command."""
     os.setsid()
-    for standard in (1, 2):
-        os.dup2(asked["log"], standard)
-    os.close(asked["log"])
+    for standard, file in enumerate(asked["files"]):
+        os.dup2(file, standard)
+        os.close(file)
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
     sys.argv = ["checkrail", *asked["words"]]
+    sys.path[0] = str(Path(sys.executable).parent)  # where the command is, as if it was started
     from checkrail.cli import main
 
     main()

@@ -56,7 +56,7 @@ def anew(modules: Iterable[str]) -> Iterator[None]:
 
 
 def own_modules(
-    before: Iterable[str], files: AbstractSet[Path], folders: Iterable[Path]
+    before: AbstractSet[str], files: AbstractSet[Path], folders: Iterable[Path]
 ) -> set[str]:
     """Name the modules that belong to a file's hooks.
 
@@ -64,10 +64,11 @@ def own_modules(
     them or from the folders of its `python_path`. What an application has there is its own.
     """
     beside = {file.parent for file in files}
+    loaded = sys.modules.copy()  # others may import meanwhile
     return {
         name
-        for name, module in sys.modules.copy().items()  # others may import meanwhile
-        if (file := _own_file(name, module)) is not None
+        for name in (loaded if files else loaded.keys() - before)
+        if (file := _own_file(name, loaded[name])) is not None
         and (file in files or (name not in before and _belongs(name, file, beside, folders)))
     }
 
