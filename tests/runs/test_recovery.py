@@ -166,6 +166,39 @@ async def _with_open_call(world, gate):
     return row, second
 
 
+async def test_calls_after_a_run_whose_delivery_is_done_are_closed_as_lost(world):
+    """A hook that is an agent is followed on, when its delivery is done."""
+    async with world.opened({"say": chain(say)}, capacity=1) as first:
+        row = await first.run("say", {"text": "x"})
+        start = {
+            "record_id": "r1",
+            "event_type": "hook_start",
+            "run_id": row["run_id"],
+            "thread_id": row["thread_id"],
+            "owner": "ada",
+            "worker_id": DEAD,
+            "point": "after_run",
+            "hook": "next",
+            "created_at": time.time(),
+            "record": {"event_type": "hook_start", "hook": "next", "point": "after_run"},
+        }
+        gone = {"worker_id": DEAD, "host": "gone", "pid": 1, "started_at": 0.0}
+        gone["expires_at"] = time.time() - 1
+        await first.write(
+            lambda tx: (
+                tx.execute(insert(hook_records).values(**start)),
+                tx.execute(insert(workers).values(**gone)),
+            )
+        )
+    second = await world.open({"say": chain(say)})
+
+    async def endings():
+        told = [each for each in await second.records(row) if each["hook"] == "next"]
+        return [(each["event_type"], each.get("failure")) for each in told[1:]]
+
+    assert await until(endings, "the ending") == [("hook_failed", "lost")]
+
+
 async def test_deliveries_of_a_dead_worker_are_carried_out_by_the_next(world):
     told = []
 

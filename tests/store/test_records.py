@@ -79,6 +79,24 @@ def test_a_call_without_an_ending_is_unfinished(tx):
     assert sorted(ids(records.unfinished(tx, "run-1"))) == ["record-3", "record-4"]
 
 
+def test_calls_after_a_run_that_a_worker_left_open_are_found(tx):
+    def after(number, kind, worker="gone", **more):
+        return record(number, kind, worker_id=worker, point="after_run", **more)
+
+    story = [
+        after(1, "hook_start"),
+        after(2, "hook_failed"),
+        after(3, "hook_start"),  # told again, and cut off
+        after(4, "hook_start", hook="other"),
+        after(5, "hook_complete", hook="other"),
+        after(6, "hook_start", run_id="run-2", worker="alive"),
+        record(7, "hook_start", worker_id="gone"),
+    ]
+    records.add(tx, story)
+    assert ids(records.unfinished_finishes(tx, "gone", NOW)) == ["record-3"]
+    assert records.unfinished_finishes(tx, "gone", NOW + 3) == []
+
+
 @pytest.mark.parametrize("ending", ["hook_complete", "hook_failed", "hook_blocked"])
 def test_each_ending_ends_one_call(tx, ending):
     records.add(tx, [record(1, "hook_start"), record(2, "hook_start"), record(3, ending)])

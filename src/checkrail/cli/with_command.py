@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,9 +124,9 @@ def _running(gateway: OpenGateway) -> Iterator[str]:
 def _run(words: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a command to its end, hand signals on to it, and give its exit code."""
     try:
-        with _signals() as child:
+        with _signals() as hand_on_to:
             process = subprocess.Popen(words, env=environment)  # noqa: S603 - it is the user's
-            child.append(process)
+            hand_on_to(process)
             code = process.wait()
     except OSError as error:
         click.secho(f"{words[0]}: {error.strerror}", fg="red", err=True)
@@ -135,12 +135,23 @@ def _run(words: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[list[subprocess.Popen[Any]]]:
-    """Hand signals on to a process; what is typed at a terminal reaches it without us."""
+def _signals() -> Iterator[Callable[[subprocess.Popen[Any]], None]]:
+    """Hand signals on to a process, also those that come before it is there.
+
+    What is typed at a terminal reaches it without us.
+    """
     child: list[subprocess.Popen[Any]] = []
+    early: list[int] = []
 
     def hand_on(number: int, _frame: object) -> None:
+        if not child:
+            early.append(number)
         for process in child:
+            process.send_signal(number)
+
+    def hand_on_to(process: subprocess.Popen[Any]) -> None:
+        child.append(process)
+        for number in early:
             process.send_signal(number)
 
     def interrupted(number: int, frame: object) -> None:
@@ -151,7 +162,7 @@ def _signals() -> Iterator[list[subprocess.Popen[Any]]]:
     before = {number: signal.signal(number, hand_on) for number in numbers}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupted)
     try:
-        yield child
+        yield hand_on_to
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

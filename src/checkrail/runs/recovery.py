@@ -19,7 +19,7 @@ from checkrail.store.rows import Row
 
 log = logging.getLogger("checkrail.runs")
 
-_LONGEST = 3600.0  # seconds that the hooks of a request can have taken
+_LONGEST = 3600.0  # seconds that the hooks before and after a run can have taken
 
 
 def recover(tx: Tx, parts: Parts) -> None:
@@ -31,7 +31,7 @@ def recover(tx: Tx, parts: Parts) -> None:
     for row in deliveries.orphans(tx, now, parts.worker_id):
         _owe_again(tx, parts, row)
     for worker in workers.dead(tx, parts.worker_id, now):
-        _close_requests(tx, worker)
+        _close_calls(tx, worker)
         workers.remove(tx, worker["worker_id"])
 
 
@@ -112,11 +112,12 @@ def _ends(parts: Parts, row: Row) -> Outcome | None:
     return None
 
 
-def _close_requests(tx: Tx, worker: Row) -> None:
-    """End the hook calls of requests that a worker took down with it."""
+def _close_calls(tx: Tx, worker: Row) -> None:
+    """End the hook calls before and after runs that a worker took down with it."""
     now = time.time()
-    since = (worker["expires_at"] or now) - _LONGEST
-    cut_off = records.unfinished_requests(tx, worker["worker_id"], since)
+    whose, since = worker["worker_id"], (worker["expires_at"] or now) - _LONGEST
+    cut_off = records.unfinished_requests(tx, whose, since)
+    cut_off += records.unfinished_finishes(tx, whose, since)
     records.add(tx, [_lost(start, now) for start in cut_off])
 
 

@@ -21,6 +21,9 @@ from checkrail.store.tables import hook_records, runs
 FEED = ("feed", "")
 """Told whenever there is something new in the sequence."""
 
+FINISH = ("after_run", "on_run_error")
+"""The points that come after a run."""
+
 _NOTE = Prepared(insert(hook_records).inline())
 _NOTED = (
     "run_id",
@@ -123,6 +126,29 @@ def unfinished_requests(reads: Reads, worker_id: str, since: float) -> list[Row]
     )
     admitted = exists(select(1).where(runs.c.run_id == hook_records.c.run_id))
     return _open(all_of(reads, query.where(~admitted).order_by(hook_records.c.seq)))
+
+
+def unfinished_finishes(reads: Reads, worker_id: str, since: float) -> list[Row]:
+    """Give the starts without an ending of a worker's hook calls for runs that had ended.
+
+    Such a call may outlive its delivery: a hook that is an agent is told when its run exists.
+    """
+    start, ending = hook_records, hook_records.alias()
+    ended = exists(
+        select(1).where(
+            *(ending.c[name] == start.c[name] for name in ("run_id", "point", "hook")),
+            ending.c.seq > start.c.seq,
+            ending.c.event_type != "hook_start",
+        )
+    )
+    query = select(start).where(
+        start.c.created_at > since,
+        start.c.worker_id == worker_id,
+        start.c.event_type == "hook_start",
+        start.c.point.in_(FINISH),
+        ~ended,
+    )
+    return all_of(reads, query.order_by(start.c.seq))
 
 
 def _open(records: Sequence[Row]) -> list[Row]:
