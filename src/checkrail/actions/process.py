@@ -169,7 +169,7 @@ async def run(
         stack.callback(out.close)
         err = _Output(limits[1], heard and partial(heard, "stderr"), last=True)
         stack.callback(err.close)
-        process = await _started(argv, (told, out, err), cwd, env)
+        process = await _started(argv, (told, out, err), cwd, env, grace)
         out.kill = err.kill = partial(_kill, process)
         if out.error is not None or err.error is not None:  # it was quicker than we were
             _kill(process)
@@ -193,6 +193,7 @@ async def _started(
     pipes: tuple[_Pipe, _Pipe, _Pipe],
     cwd: Path | None,
     env: Mapping[str, str],
+    grace: float,
 ) -> Process:
     stdin, stdout, stderr = (pipe.theirs for pipe in pipes)
     starting = asyncio.ensure_future(
@@ -210,7 +211,7 @@ async def _started(
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with suppress(OSError, ValueError):
-            await _killed(await starting)
+            await _killed(await starting, grace)  # it may be at work already
         raise
 
 

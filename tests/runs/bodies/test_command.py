@@ -384,6 +384,28 @@ async def test_cancelled_one_may_clean_up(program, tmp_path):
     assert (tmp_path / "cleaned").exists()
 
 
+async def test_cancelled_before_it_is_known_to_be_there_it_may_clean_up(
+    program, tmp_path, monkeypatch
+):
+    real, there = asyncio.create_subprocess_exec, asyncio.Event()
+
+    async def slowly(*argv, **options):
+        process = await real(*argv, **options)
+        await until(lambda: (tmp_path / "ready").exists())
+        there.set()
+        await asyncio.sleep(0.1)
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
+    running, _ = program(ORDERLY.replace('print("ready"', 'print(open("ready", "w")'))
+    task = asyncio.ensure_future(running)
+    await there.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (tmp_path / "cleaned").exists()
+
+
 async def test_cancelled_again_it_is_killed_at_once(program):
     running, told = program(STUBBORN)
     task = asyncio.ensure_future(running)
