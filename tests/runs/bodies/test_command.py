@@ -391,7 +391,7 @@ async def test_cancelled_before_it_is_known_to_be_there_it_may_clean_up(
 
     async def slowly(*argv, **options):
         process = await real(*argv, **options)
-        await until(lambda: (tmp_path / "ready").exists())
+        await until((tmp_path / "ready").exists)
         there.set()
         await asyncio.sleep(0.1)
         return process
