@@ -135,26 +135,24 @@ async def test_hook_calls_that_were_cut_off_are_closed_as_lost(world, gate):
     ]
 
 
+def _start(row, point, hook, **more):
+    """Give the record of a hook call that has begun."""
+    told = {"event_type": "hook_start", "hook": hook, "point": point}
+    of_run = {name: row[name] for name in ("run_id", "thread_id")}
+    kept = {"record_id": "r1", "owner": "ada", "created_at": time.time(), "record": told}
+    return told | of_run | kept | more
+
+
 async def _with_open_call(world, gate):
     graphs = {"slow": gate.graph(say)}
     async with world.opened(graphs, stop_grace=0) as first:
         row = await first.admit("slow", {"text": "x"}, await first.thread())
         await gate.entered.wait()
-    start = {
-        "record_id": "r1",
-        "event_type": "hook_start",
-        "run_id": row["run_id"],
-        "thread_id": row["thread_id"],
-        "owner": "ada",
-        "point": "on_result",
-        "hook": "cut off",
-        "created_at": time.time(),
-    }
-    record = {"event_type": "hook_start", "hook": "cut off", "point": "on_result"}
+    start = _start(row, "on_result", "cut off")
     async with world.opened(graphs, capacity=0) as second:
         await second.write(
             lambda tx: (
-                tx.execute(insert(hook_records).values(**start, record=record)),
+                tx.execute(insert(hook_records).values(**start)),
                 tx.execute(
                     update(table)
                     .where(table.c.run_id == row["run_id"])
@@ -170,18 +168,7 @@ async def test_calls_after_a_run_whose_delivery_is_done_are_closed_as_lost(world
     """A hook that is an agent is followed on, when its delivery is done."""
     async with world.opened({"say": chain(say)}, capacity=1) as first:
         row = await first.run("say", {"text": "x"})
-        start = {
-            "record_id": "r1",
-            "event_type": "hook_start",
-            "run_id": row["run_id"],
-            "thread_id": row["thread_id"],
-            "owner": "ada",
-            "worker_id": DEAD,
-            "point": "after_run",
-            "hook": "next",
-            "created_at": time.time(),
-            "record": {"event_type": "hook_start", "hook": "next", "point": "after_run"},
-        }
+        start = _start(row, "after_run", "next", worker_id=DEAD)
         gone = {"worker_id": DEAD, "host": "gone", "pid": 1, "started_at": 0.0}
         gone["expires_at"] = time.time() - 1
         await first.write(
