@@ -1,21 +1,28 @@
-# Needs Python 3.11+, make and a way to PyPI; everything else is fetched.
+# Needs Python 3.11+, make and a way to PyPI; everything else is fetched. Only test-adapters needs
+# more: Node.js 20+ with npm, and a way to npm's registry.
 # Another Python: make test PYTHON=python3.12
 
 PYTHON ?= python3
 PORT ?= 2024
 RUNS ?= 2000
+ROUNDS ?= 20
+MODE ?= kills
 BIN := .venv/bin
 
 # Each folder there has its requirements.txt, and in tests.txt what pytest is to run in it.
 ADAPTERS := $(patsubst tests_adapters/%/requirements.txt,%,$(wildcard tests_adapters/*/requirements.txt))
 
 # Files that take long are begun with, so that nobody is left with one at the end. These tests wait
-# for processes and databases about half of the time, so there are four at a time on two cores.
+# for processes and databases about half of the time, so there are six at a time on two cores.
 SLOW := tests/test_docs.py tests/crash tests/runner tests/server/behaviour
 
 # Checks take one core, so the tests of the engine go beside them. Each prints when it has ended,
 # where make knows how to.
 SYNCED := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
+# The ways to soak: processes are killed, or PostgreSQL goes away and processes freeze.
+SOAK_kills = CHECKRAIL_SOAK_RUNS=$(RUNS) $(BIN)/pytest tests/crash/test_fleet.py -s
+SOAK_outages = CHECKRAIL_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/crash/test_outages.py -s
 
 # A uv on the PATH is used if it meets `required-version` in pyproject.toml, else one of our own.
 UV := $(shell uv cache dir >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
@@ -28,10 +35,10 @@ export UV_SYSTEM_CERTS := 1
 # Tests start hundreds of processes. Where nothing compiled may be kept, each compiles all it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo dev test test-engine test-adapters check soak bench clean python
+.PHONY: help demo dev test test-engine test-adapters test-all test-long check soak blueprints requests record-reference bench clean python node
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/synced ## see hooks at work, offline, in a minute
 	$(BIN)/python examples/demo/demo.py
@@ -42,14 +49,23 @@ dev: .venv/synced ## serve the example project (another port: make dev PORT=2025
 test: .venv/synced ## all checks, then all tests; the engine fully covered
 	@echo "The checks and the tests of the engine, at the same time:"
 	@$(MAKE) --no-print-directory -j2 $(SYNCED) check test-engine
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOW) tests --ignore=tests/engine
+	$(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder $(SLOW) tests --ignore=tests/engine
 
 test-engine: .venv/synced
 	$(BIN)/pytest -n auto --dist loadfile tests/engine --cov=checkrail.engine --cov-branch --cov-fail-under=100
 
-test-adapters: $(ADAPTERS:%=.envs/%/synced) ## tests of packages that need environments of their own
+test-adapters: $(ADAPTERS:%=.envs/%/synced) .envs/javascript/node_modules/synced ## tests of packages that need environments of their own
 	set -e; for name in $(ADAPTERS); do \
 		echo "$$name:"; .envs/$$name/bin/python -m pytest @tests_adapters/$$name/tests.txt; done
+
+test-all: test test-adapters test-long ## all tests: those, then soaks, many requests and costly blueprints
+
+# Each by a make of its own: the ways to soak differ by a variable.
+test-long: .venv/synced
+	$(MAKE) --no-print-directory soak MODE=kills
+	$(MAKE) --no-print-directory soak MODE=outages
+	$(MAKE) --no-print-directory requests
+	$(MAKE) --no-print-directory blueprints
 
 check: .venv/synced ## lint, format, types and import directions
 	$(BIN)/ruff check
@@ -57,8 +73,17 @@ check: .venv/synced ## lint, format, types and import directions
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-soak: .venv/synced ## 2,000 runs while servers and runners are killed (fewer: make soak RUNS=500)
-	CHECKRAIL_SOAK_RUNS=$(RUNS) $(BIN)/pytest tests/crash/test_fleet.py -s
+soak: .venv/synced ## 2,000 runs while processes are killed (RUNS=500), or 20 outages (MODE=outages)
+	$(SOAK_$(MODE))
+
+blueprints: .venv/synced ## 10,000 blueprints of a member that try to hold the event loop (20 minutes)
+	CHECKRAIL_BLUEPRINTS=10000 $(BIN)/pytest -p no:logging -s tests/server/routes/test_costly_blueprints.py
+
+requests: .venv/synced ## many requests by the OpenAPI document, and against it
+	CHECKRAIL_TEST_EXAMPLES=20 $(BIN)/pytest tests/server/behaviour/test_any_request.py
+
+record-reference: .envs/langgraph_server/synced ## write down again what LangGraph's own server answers
+	.envs/langgraph_server/bin/python -m tests_adapters.langgraph_server.record
 
 bench: .venv/synced ## measure against the bars and the peers
 	$(BIN)/python bench/run.py
@@ -76,6 +101,14 @@ clean: ## remove everything that make and the tools made
 	$(UV) pip install --quiet --python .envs/$*/bin/python -r $<
 	@touch $@
 
+.envs/javascript/synced: tests_adapters/langgraph_server/requirements.txt
+
+# Below the environment, which takes this with it when it is made anew.
+.envs/javascript/node_modules/synced: tests_adapters/javascript/package-lock.json .envs/javascript/synced | node
+	cp tests_adapters/javascript/package.json tests_adapters/javascript/package-lock.json .envs/javascript
+	npm ci --prefix .envs/javascript --ignore-scripts --no-audit --no-fund
+	@touch $@
+
 .tools/bin/uv: | python
 	$(PYTHON) -m venv .tools
 	.tools/bin/pip install --quiet --disable-pip-version-check "uv>=0.11"
@@ -84,3 +117,8 @@ python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "Checkrail needs Python 3.11 or newer, but $(PYTHON) is: $$($(PYTHON) --version 2>&1)" >&2; \
 		echo "Name a newer one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+
+node:
+	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && npm --version >/dev/null 2>&1 || { \
+		echo "The clients in tests_adapters/javascript need Node.js 20 or newer and npm, but node is: $$(node --version 2>&1)" >&2; \
+		echo "Install them from https://nodejs.org or your system's packages, then: make $(MAKECMDGOALS)" >&2; exit 1; }

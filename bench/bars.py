@@ -10,6 +10,7 @@ from scripted_run import ITERATIONS
 from server import DATABASES as SERVER_DATABASES
 from server import ServerResults
 from server_history import MANY
+from server_reference import ReferenceResults
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,15 @@ def judge(
     full, sink = "checkrail, when", "checkrail, when, sink"
     return [
         _ratio("no hook: has(point)", 1, empty, "registry.has", 0),
-        _ratio("no hook: registry.fire", 3.5, empty, "registry.fire", 0),
-        _ratio("no hook: scope.fire", 3.5, empty, "scope.fire", 0),
-        _ratio("5 hooks, full service", 5, returning, full, 5),
-        _ratio("20 hooks, full service", 4, returning, full, 20),
-        _ratio("5 hooks, every record to a sink", 11, returning, sink, 5),
-        _ratio("5 hooks that suspend", 1.6, suspending, full, 5),
+        _ratio("no hook: registry.fire", 5, empty, "registry.fire", 0),
+        _ratio("no hook: scope.fire", 5, empty, "scope.fire", 0),
+        _ratio("5 hooks, full service", 12, returning, full, 5),
+        _ratio("20 hooks, full service", 11, returning, full, 20),
+        _ratio("5 hooks, every record to a sink", 26, returning, sink, 5),
+        _ratio("5 hooks that suspend", 2.8, suspending, full, 5),
         Bar("import checkrail", 100, " ms", startup_ms[startup.IMPORT]),
         Bar("checkrail --help", 150, " ms", startup_ms[startup.HELP]),
+        Bar("checkrail check, beside --help", 6, "×", _check_ratio(startup_ms)),
     ]
 
 
@@ -68,6 +70,7 @@ def judge_server(found: ServerResults) -> list[Bar]:
     return [
         *(bar for database in SERVER_DATABASES for bar in _judge_database(database, found)),
         Bar("start of a run on an idle runner, p50", 30, " ms", pickup),
+        *(_judge_beside_reference(found.reference) if found.reference else ()),
     ]
 
 
@@ -95,6 +98,17 @@ def _judge_database(database: str, found: ServerResults) -> list[Bar]:
         Bar(f"{database}: memory that runs leave behind", 10, " MB", memory.end - memory.settled),
         Bar(f"{database}: queries beside {MANY:,} runs", 1.5, "×", growth),
     ]
+
+
+def _judge_beside_reference(found: ReferenceResults) -> list[Bar]:
+    ratios = {each.name: each.ratio for each in found.servers}
+    what = "{}: CPU of a run beside LangGraph's own server"
+    return [Bar(what.format(each), 0.8, "×", ratios.get(each)) for each in SERVER_DATABASES]
+
+
+def _check_ratio(startup_ms: dict[str, float | None]) -> float | None:
+    check, help_ms = startup_ms[startup.CHECK], startup_ms[startup.HELP]
+    return None if check is None or help_ms is None else check / help_ms
 
 
 def _ratio(what: str, limit: float, timings: Sequence[Timing], name: str, hooks: int) -> Bar:

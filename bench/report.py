@@ -14,7 +14,7 @@ from gateway_report import gateway_legend, gateway_notes, gateway_tables
 from measure import BARE, HOOK_COUNTS, Timing
 from scripted_run import ITEMS, ITERATIONS, MODEL_SECONDS, TOOL_SECONDS
 from server import ServerResults
-from server_report import server_legend, server_tables
+from server_report import server_legend, server_notes, server_tables
 
 Table = list[list[str]]
 
@@ -71,6 +71,8 @@ def _render(results: Results, heading: str, table: Callable[[Table], str]) -> st
     parts = [f"{heading.format(title)}\n\n{table(t)}" for title, t in sections.items()]
     peers = [*results.peers, *results.loop_peers]
     notes = [machine() + ".", _legend(), _loop_legend(), server_legend(), *_peer_notes(peers)]
+    if results.server:
+        notes += server_notes(results.server)
     if results.gateway:
         notes += [gateway_legend(), *gateway_notes(results.gateway)]
     return "\n\n".join([*parts, "\n".join(notes)])

@@ -42,7 +42,7 @@ def measure(*, with_peers: bool, with_server: bool, with_gateway: bool) -> repor
     startup_ms = startup_times()
     engine = measured_by(Path(sys.executable), "engine").sections
     loop = measured_by(Path(sys.executable), "agent_loop").sections
-    server = measure_server() if with_server else None
+    server = measure_server(with_peers=with_peers) if with_server else None
     gateway = measure_gateway(with_peers=with_peers) if with_gateway else None
     return report.Results(
         **engine,

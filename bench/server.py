@@ -4,7 +4,7 @@ import asyncio
 import statistics
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
@@ -20,6 +20,7 @@ from server_processes import (
     postgres,
     server,
 )
+from server_reference import ReferenceResults, measure_beside_reference
 from server_runners import Pickup, measure_pickups
 
 DATABASES = ("SQLite", "PostgreSQL")
@@ -74,10 +75,11 @@ class ServerResults:
     memory: list[Memory]
     growth: list[Growth]
     pickups: list[Pickup]
+    reference: ReferenceResults | None = None
 
 
-def measure_server() -> ServerResults:
-    """Measure on both databases, one after the other."""
+def measure_server(*, with_peers: bool) -> ServerResults:
+    """Measure on both databases, one after the other, and then beside LangGraph's own server."""
     found = ServerResults([], [], [], [], [])
     with places() as both:
         for place in both:
@@ -86,7 +88,12 @@ def measure_server() -> ServerResults:
                 if place.url:
                     found.pickups.extend(measure_pickups(served.port))
             found.growth.extend(grown(place))
-    return found
+    return replace(found, reference=_beside_reference()) if with_peers else found
+
+
+def _beside_reference() -> ReferenceResults:
+    with places() as both:
+        return measure_beside_reference(both, both[0].folder)
 
 
 @contextmanager

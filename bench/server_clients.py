@@ -25,6 +25,11 @@ async def first_events(port: int, mode: str, runs: int, clients: int) -> list[fl
     return await _all_clients(_stream_one, port, mode, runs, clients)
 
 
+async def stream_runs(port: int, mode: str, runs: int, clients: int) -> list[float]:
+    """Stream runs to their ends, and return the seconds that each took."""
+    return await _all_clients(_stream_whole, port, mode, runs, clients)
+
+
 async def _all_clients(one: Callable, port: int, mode: str, runs: int, clients: int) -> list[float]:
     each = runs // clients
     found = await asyncio.gather(*(_client(one, port, mode, each) for _ in range(clients)))
@@ -44,9 +49,21 @@ async def _wait_one(reader, writer, mode: str) -> float:
     began = perf_counter()
     writer.write(_request(mode, "wait"))
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    body = await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
-    assert body == _ANSWER, (head, body)
+    body = await _read_body(reader, head)
+    assert body.strip() == _ANSWER, (head, body)
     return perf_counter() - began
+
+
+async def _read_body(reader, head: bytes) -> bytes:
+    """Read the body of an answer: a run that takes a while has its headers sent before it ends."""
+    _, known, size = head.partition(b"content-length: ")
+    if known:
+        return await reader.readexactly(int(size.split()[0]))
+    body = b""
+    while size := int(await reader.readline(), 16):
+        body += (await reader.readexactly(size + 2))[:-2]
+    await reader.readexactly(2)
+    return body
 
 
 async def _stream_one(reader, writer, mode: str) -> float:
@@ -56,6 +73,14 @@ async def _stream_one(reader, writer, mode: str) -> float:
     found = perf_counter() - began
     await reader.readuntil(b"\r\n0\r\n\r\n")
     return found
+
+
+async def _stream_whole(reader, writer, mode: str) -> float:
+    began = perf_counter()
+    writer.write(_request(mode, "stream"))
+    said = await reader.readuntil(b"\r\n0\r\n\r\n")
+    assert _ANSWER in said, said
+    return perf_counter() - began
 
 
 def _request(mode: str, what: str) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter, time
 
-from sqlalchemy import Engine, literal, text
+from sqlalchemy import Engine, text
 
 from checkrail.store import migrate, runs, threads
 from checkrail.store.database import Tx
@@ -60,7 +60,7 @@ def grown(place: Place) -> list[Growth]:
 
 
 def _claim(tx: Tx) -> None:
-    assert len(runs.claim(tx, "worker", 10, time(), fits=bool, straight=True)) == 1
+    assert len(runs.claim(tx, "worker", 10, time(), fits=bool)) == 1
 
 
 QUERIES: dict[str, Callable[[Tx], object]] = {
@@ -69,7 +69,7 @@ QUERIES: dict[str, Callable[[Tx], object]] = {
     "list somebody's runs": lambda tx: runs.search(tx, owner=_OWNER),
     "list threads": lambda tx: threads.search(tx, threads.Wanted(), Page()),
     "claim a run": _claim,
-    "look for runs that lost their worker": lambda tx: runs.orphans(tx, literal(time()), "worker"),
+    "look for runs that lost their worker": lambda tx: runs.orphans(tx, ["dead"], "worker"),
 }
 
 

@@ -58,6 +58,28 @@ class Served:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
+    @property
+    def family_cpu_seconds(self) -> float:
+        """What it and its children have used, those of its threads that have ended included."""
+        ticks = sum(sum(map(int, _stat(pid)[11:15])) for pid in _family(self.pid))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def family_rss_mb(self) -> float:
+        return sum(Served(self.port, pid).rss_mb for pid in _family(self.pid))
+
+
+def _family(pid: int) -> list[int]:
+    """Return a process and all that descend from it."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return [pid, *(found for child in children for found in _family(child))]
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process from its state on; its name before them may have spaces."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
 
 class Floor:
     """The bare graph in a process of its own."""

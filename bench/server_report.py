@@ -2,6 +2,7 @@
 
 from server import ServerResults
 from server_history import FEW, MANY
+from server_reference import CLIENTS, Streams
 
 Table = list[list[str]]
 
@@ -13,6 +14,7 @@ def server_tables(results: ServerResults) -> dict[str, Table]:
         "Memory of the server": _memory(results),
         "Queries beside many finished runs": _growth(results),
         "From asking for a run to its start on an idle runner": _pickups(results),
+        **(_reference(results.reference.servers) if results.reference else {}),
     }
 
 
@@ -22,6 +24,14 @@ def server_legend() -> str:
         "to the bare graph with the same checkpointer in the same round. "
         "Times of answers and queries are on the wall clock."
     )
+
+
+def server_notes(results: ServerResults) -> list[str]:
+    found = results.reference
+    if found is None:
+        return []
+    measured = f"langgraph-api {found.langgraph}, in an environment of its own."
+    return [*([measured] if found.langgraph else ()), *found.not_measured]
 
 
 def _loads(results: ServerResults) -> Table:
@@ -79,6 +89,25 @@ def _pickups(results: ServerResults) -> Table:
         for each in results.pickups
     ]
     return [["PostgreSQL", "p50", "p99"], *rows]
+
+
+def _reference(servers: list[Streams]) -> dict[str, Table]:
+    rows = [
+        [
+            each.name,
+            f"{each.rate:.0f}",
+            f"{each.p50:.0f} ms",
+            f"{each.p99:.0f} ms",
+            f"{each.cpu:.2f} ms",
+            f"{each.ratio:.2f}×",
+            f"{each.lowest_ratio:.2f}–{each.highest_ratio:.2f}×",
+            f"{each.memory_mb:.0f} MB",
+        ]
+        for each in servers
+    ]
+    head = ["", "runs/s", "p50", "p99", "CPU a run", "ratio", "of all rounds", "memory"]
+    title = f"Beside LangGraph's own server: {CLIENTS} clients that stream"
+    return {title: [head, *rows]} if rows else {}
 
 
 def _micros(microseconds: float) -> str:

@@ -1,27 +1,50 @@
 """How long a process takes to start, on the wall clock."""
 
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from time import perf_counter
 
 ROUNDS = 15
+UNCACHED = ("PYTHONDONTWRITEBYTECODE",)
+"""What would have everything compiled anew at each start, as no user has it."""
+
 COMMAND = Path(sys.executable).with_name("checkrail")
 
 PYTHON = "python -c pass"
 IMPORT = "import checkrail"
 USE = "from checkrail import Hooks"
 HELP = "checkrail --help"
+CHECK = "checkrail check"
+
+SMALL_FILE = """
+hooks:
+  before_tool_call:
+    - name: limit
+      tools: [transfer]
+      when: tool_call.args.amount > 1000
+      block: Transfers over 1000 need the finance desk
+"""
 
 
 def startup_times() -> dict[str, float | None]:
     """Median milliseconds of each command, in turns; None where one does not run."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "checkrail.yaml"
+        file.write_text(SMALL_FILE)
+        return _startup_times(file)
+
+
+def _startup_times(file: Path) -> dict[str, float | None]:
     commands = {
         PYTHON: [sys.executable, "-c", "pass"],
         IMPORT: [sys.executable, "-c", IMPORT],
         USE: [sys.executable, "-c", USE],
         HELP: [str(COMMAND), "--help"],
+        CHECK: [str(COMMAND), "check", str(file)],
     }
     running = {name: command for name, command in commands.items() if _runs(command)}
     samples: dict[str, list[float]] = {name: [] for name in running}
@@ -49,4 +72,7 @@ def _milliseconds(command: list[str]) -> float:
 
 
 def _start(command: list[str]) -> None:
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    cached = {name: value for name, value in os.environ.items() if name not in UNCACHED}
+    subprocess.run(
+        command, check=True, env=cached, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )

@@ -58,7 +58,7 @@ class SqlAgent(Agent):
         self.on(AgentEvent.QUERY_END).handle(value=self.remember)
 
     def missing_plan(self, status: AgentStatus) -> bool:
-        return "<plan>" not in status.assistant_message.content
+        return "<plan>" not in status.assistant_message.text
 
     async def ask_for_plan(self, status: AgentStatus) -> None:
         guidance = "Begin your answer with a <plan>."

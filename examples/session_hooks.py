@@ -30,7 +30,7 @@ class NoSecrets(Hook):
     priority = 10
 
     async def execute(self, event: Event[InboundMessage]):
-        if "password" in event.value.content:
+        if "password" in event.value.text:
             return Block("Please do not send passwords")
         return None
 

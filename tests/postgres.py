@@ -71,7 +71,22 @@ class Postgres:
         self._execute(drop.format(sql.Identifier(name)))
         self._made.discard(name)
 
-    def _execute(self, statement: sql.Composed) -> None:
+    def shut_down(self, *, immediate: bool = False) -> None:
+        """End a cluster of our own, in good order or as a crash does; its data stay."""
+        assert self._cluster is not None, "only a cluster of our own may be shut down"
+        _end_postmaster(Path(self._cluster.pgdata), immediate=immediate)
+
+    def start_again(self) -> None:
+        """Start a cluster that was shut down; its URLs are the same as before."""
+        assert self._cluster is not None, "only a cluster of our own may be started"
+        self._cluster.start()
+
+    def keep_commits(self) -> None:
+        """Have a commit survive an immediate shutdown, as it does on a real server."""
+        self._execute(sql.SQL("ALTER SYSTEM SET synchronous_commit = on"))
+        self._execute(sql.SQL("SELECT pg_reload_conf()"))
+
+    def _execute(self, statement: sql.Composed | sql.SQL) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(statement)
 
@@ -127,11 +142,15 @@ def _stop_abandoned() -> None:
 
 
 def _stop_cluster(folder: Path) -> None:
+    _end_postmaster(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_postmaster(folder: Path, *, immediate: bool = False) -> None:
     try:
         pid = int((folder / "postmaster.pid").read_text().split()[0])
     except (FileNotFoundError, IndexError):
         pid = 0
     if pid and alive(pid):
-        os.kill(pid, signal.SIGINT)  # PostgreSQL's word for a fast shutdown
+        os.kill(pid, signal.SIGQUIT if immediate else signal.SIGINT)  # else a fast shutdown
         until(lambda: not alive(pid) or not (folder / "postmaster.pid").exists())
-    shutil.rmtree(folder, ignore_errors=True)

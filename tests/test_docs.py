@@ -231,8 +231,13 @@ def run_console(snippet: Snippet, server: Server) -> None:
             code, said = run(command, server)
             assert code == int(snippet.marks.get("exit", "0")), f"$ {command}\n{said}"
         for line in expected:
-            pattern = ".*".join(map(re.escape, line.split("...")))
+            pattern = ".*".join(map(_pattern_of, line.split("...")))
             assert re.search(pattern, said), f"{line!r} is not in: $ {command}\n{said}"
+
+
+def _pattern_of(text: str) -> str:
+    """Return a pattern for a text; how wide a column is depends on how long its times are."""
+    return " +".join(map(re.escape, re.split(" +", text)))
 
 
 def run_command(command: str, server: Server) -> tuple[int, str]:

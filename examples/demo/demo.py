@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
 from served import asked, hooks_of, server
 
 from checkrail import (
@@ -83,7 +84,10 @@ class Life:
 
     def reach(self, point: str, note: str = "") -> None:
         self.points.append(point)
-        self.out.print(f"[bold cyan]{point}[/]  [dim]{note}[/]")
+        self.head(point, note)
+
+    def head(self, title: str, note: str) -> None:
+        self.out.print(Text.assemble((title, "bold cyan"), "  ", (note, "dim")))
 
     def _count(self, record: HookRecord | Recorded) -> None:
         if record.shadow and record.kind == "hook_blocked":
@@ -136,7 +140,8 @@ class Life:
     async def serve(self) -> None:
         """Ask a LangGraph agent over HTTP, with LangGraph's own client."""
         async with server() as url:
-            self.out.print("\n[bold cyan]the run server[/]  [dim]checkrail serve, on SQLite[/]")
+            self.out.print()
+            self.head("the run server", "checkrail serve, on SQLite")
             refused, _ = await asked(url, "research", "Where is order A-17?")
             self.tell(f"Ann asks the paid agent: {refused}")
             self.tell("Ann asks the free one: Refund 5000!")
@@ -175,7 +180,8 @@ async def main() -> None:
     if missed:
         raise SystemExit(f"the demo did not reach {', '.join(missed)}")
     told = ", ".join(f"{count} × {what}" for what, count in life.said.items())
-    life.out.print(f"\n[bold]{len(set(life.points))} of {len(HookPoint)} points.[/] {told}.")
+    reached = f"\n{len(set(life.points))} of {len(HookPoint)} points."
+    life.out.print(Text.assemble((reached, "bold"), f" {told}."))
     life.out.print("The rules are in examples/demo/hooks.yaml: change one and run it again.")
     life.out.print("The server's project is in examples/server: `make dev` serves it.")
 

@@ -16,7 +16,7 @@ from checkrail import (
 
 def wants_a_plan(event: Event[AssistantMessage], message: AssistantMessage) -> Retry | None:
     """Send the model back until it says what it is up to; later it need not repeat itself."""
-    if "<plan>" in str(message.content) or (event.iteration or 0) > 2:
+    if "<plan>" in message.text or (event.iteration or 0) > 2:
         return None
     return Retry("Start with your plan between <plan> and </plan>.")
 

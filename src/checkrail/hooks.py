@@ -1,8 +1,33 @@
 """Run hooks, as a server's users import them."""
 
+from pathlib import Path
+
 from checkrail.engine.outcomes import RejectRun
 from checkrail.engine.values import User
 from checkrail.styles.run_context import RunContext
 from checkrail.styles.run_hooks import RunHooks
 
-__all__ = ["RejectRun", "RunContext", "RunHooks", "User"]
+__all__ = ["RejectRun", "RunContext", "RunHooks", "User", "load_hooks"]
+
+
+def load_hooks(path: str, base_dir: str | Path | None = None) -> RunHooks:
+    """Return the run hooks that an import path names, as `hooks: {path: …}` in a file does.
+
+    `./hooks.py:hooks` is relative to `base_dir`, or else to the current folder;
+    `package.module:hooks` is an installed module. A list of run hooks is joined into one.
+    """
+    from checkrail.actions.errors import ActionError
+    from checkrail.actions.python import load
+
+    found = load(path, None if base_dir is None else Path(base_dir))
+    if isinstance(found, RunHooks):
+        return found
+    sets = found if isinstance(found, list | tuple) else [found]
+    wrong = [each for each in sets if not isinstance(each, RunHooks)]
+    if wrong or not sets:
+        kind = type(wrong[0]).__name__ if wrong else "an empty list"
+        raise ActionError(
+            f"{path!r} is no RunHooks, but {kind}",
+            "Name a RunHooks, or a list of them. Other hooks are tried with checkrail.testing",
+        )
+    return RunHooks(*sets)

@@ -121,7 +121,9 @@ _SAMPLES: dict[HookPoint, Any] = {
     HookPoint.AFTER_TOOL_CALL: ToolResult("call-1", "weather", "Sunny, 21 degrees"),
     HookPoint.ON_TOOL_ERROR: ToolResult("call-1", "weather", "", is_error=True, error="no network"),
     HookPoint.BEFORE_FINAL_RESPONSE: AssistantMessage("It is sunny in Paris."),
-    HookPoint.QUERY_END: AgentResponse("It is sunny in Paris.", stop_reason="answer"),
+    HookPoint.QUERY_END: AgentResponse(
+        "It is sunny in Paris.", stop_reason="answer", finish="stop"
+    ),
     HookPoint.ON_RESULT: freeze({"answer": "It is sunny in Paris."}),
     HookPoint.BEFORE_OUTBOUND: OutboundMessage("ann", "web", "It is sunny in Paris."),
     HookPoint.AFTER_RUN: RunResult(output={"answer": "It is sunny in Paris."}),

@@ -121,7 +121,6 @@ async def test_a_text_that_is_json_is_read(event_at):
         ({"action": "continue"}, "the agent 'validator' continues without `parameters`: send"),
         ({"parameters": START}, "found nothing, expected one of"),
         ({"action": "retry"}, "expected one of"),
-        ({"action": "continue", "parameters": {}, "more": 1}, "a key that is not known here"),
         ("All is well.", "the agent 'validator' answered 12 bytes that are no JSON"),
         ("", "the agent 'validator' answered nothing"),
         (None, "answered no object: answer with one, such as"),
@@ -143,11 +142,43 @@ async def test_what_follows_on_a_run_may_come_to_anything(event_at, output):
     assert await hook(await event_at("after_run")) is None
 
 
-@pytest.mark.parametrize("output", [None, "Logged.", [], {"logged": True}, "5"])
+@pytest.mark.parametrize("output", [None, "Logged.", [], "5"])
 async def test_an_observer_answers_with_an_object_and_no_decision(event_at, output):
     hook, _ = hook_of(output)
     with pytest.raises(InvalidOutcomeError):
         await hook(await event_at("on_run_start", START, lane="observe"))
+
+
+EXPLAINED = {"explanation": "All is well", "confidence": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("point", "lane", "output", "answer"),
+    [
+        ("on_run_start", None, {"action": "continue", "parameters": {"a": 1}}, Continue({"a": 1})),
+        ("on_run_start", None, {"action": "block", "block_reason": "no"}, Block("no")),
+        ("on_result", None, {"action": "continue"}, Continue()),
+        ("on_run_start", "observe", {}, None),
+    ],
+)
+async def test_extra_keys_are_ignored_with_a_warning(event_at, caplog, point, lane, output, answer):  # noqa: PLR0917
+    hook, _ = hook_of(output | EXPLAINED)
+    assert await hook(await event_at(point, lane=lane)) == answer
+    told = f"the agent 'validator' answered at {point} with keys that are ignored"
+    assert f"{told}: 'explanation', 'confidence'" in caplog.text
+
+
+async def test_of_extra_keys_only_the_beginning_is_logged(event_at, caplog):
+    hook, _ = hook_of({"action": "block", "reason": "no", "x" * 5000: 1})
+    assert await hook(await event_at("on_run_start")) == Block("no")
+    assert len(caplog.text) < 1000
+
+
+@pytest.mark.parametrize("action", ["maybe", None, ["block"], {"block": 1}])
+async def test_extra_keys_do_not_make_an_answer_of_what_is_none(event_at, action):
+    hook, _ = hook_of({"action": action, **EXPLAINED})
+    with pytest.raises(InvalidOutcomeError, match="action"):
+        await hook(await event_at("on_run_start"))
 
 
 async def test_an_observer_at_the_start_need_not_send_parameters(event_at):

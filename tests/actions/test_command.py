@@ -271,8 +271,61 @@ async def test_what_cannot_be_started_is_unreachable(ask, tmp_path):
     with pytest.raises(UnreachableError, match="is not executable"):
         await ask(["./plain"], cwd=tmp_path)
     (tmp_path / "plain").chmod(0o755)
-    with pytest.raises(UnreachableError, match="could not be started: Exec format error"):
+    with pytest.raises(UnreachableError, match="begin a script with a line such as #!"):
         await ask(["./plain"], cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        ("#!/no/such/python3 -u\n", "interpreter '/no/such/python3' of the script .* is not there"),
+        ("#! /no/such/python3\n", "interpreter '/no/such/python3' of the script"),
+        ("#!/bin/sh\r\n", "end the lines of the script with LF, not with CR LF"),
+        ("#!/usr/bin/env no-python3\n", "interpreter 'no-python3' of the script .* is not there"),
+        ("#!/usr/bin/env -S A=b no-python3 -u\n", "interpreter 'no-python3' of the script"),
+        ("#!/usr/bin/env sh\r\n", "end the lines of the script with LF, not with CR LF"),
+    ],
+)
+async def test_a_script_without_its_interpreter_is_named_with_it(ask, tmp_path, first, told):
+    (tmp_path / "check").write_bytes(f"{first}print('{{}}')\n".encode())
+    (tmp_path / "check").chmod(0o755)
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    for argv in (["./check"], [str(tmp_path / "check")], ["check"]):
+        with pytest.raises(UnreachableError, match=told):
+            await ask(argv, cwd=tmp_path, env=path)
+
+
+async def test_a_value_is_sent_once_and_unescaped(ask):
+    text = "süß und köstlich " * 80_000  # about 1.5 MB
+    call = ToolCall("c1", "write", {"text": text})
+    code = (
+        "import json, sys; data = sys.stdin.buffer.read(); told = json.loads(data);"
+        "args = {'size': len(data), 'same': told['tool_call']['args']['text'].count('süß')};"
+        "print(json.dumps({'action': 'continue', 'tool_call': {'args': args}}))"
+    )
+    answer = await ask(script(code), value=call)
+    assert answer.value.args["same"] == 80_000
+    assert len(text.encode()) < answer.value.args["size"] < len(text.encode()) + 1000
+
+
+async def test_what_utf8_cannot_hold_is_escaped(ask):
+    code = (
+        "import json, sys; told = json.load(sys.stdin);"
+        "args = {'text': told['tool_call']['args']['text']};"
+        "print(json.dumps({'action': 'continue', 'tool_call': {'args': args}}))"
+    )
+    call = ToolCall("c1", "write", {"text": "half \ud800 of ü"})
+    assert (await ask(script(code), value=call)).value.args == call.args
+
+
+async def test_a_caller_reads_how_it_ended_and_not_what_it_wrote():
+    registry = HookRegistry()
+    failing = command(script("import sys; sys.exit('the password is 1234')"))
+    registry.register(failing, "before_tool_call", name="check", lane="gate")
+    verdict = await registry.fire("before_tool_call", CALL)
+    how = f"{sys.executable} ended with exit code 1"
+    assert verdict.reason == f"hook 'check' at before_tool_call failed: {how}"
+    assert "1234" in verdict.records[1].error
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,7 @@ from checkrail.engine.hook import declare
 from checkrail.engine.outcomes import Block
 from checkrail.engine.points import CONTRACTS, Decision, HookPoint
 from checkrail.engine.registry import HookRegistry
-from checkrail.engine.values import ModelRequest, ToolCall, User
+from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall, User
 
 
 def refused(text, points=()) -> str:
@@ -163,7 +165,7 @@ async def test_functions_of_the_extended_library(event_at):
         "tool_call.name.upperAscii() == 'TRANSFER'",
         "math.greatest([1, tool_call.args.amount]) == 5",
         "tool_call.args.to.contains('ob')",
-        "[1, 2].contains(2)",
+        "2 in [1, 2]",
         "type(tool_call.args.amount) == int",
         "optional.of(1).hasValue()",
     ):
@@ -327,6 +329,266 @@ async def test_a_function_that_does_not_fit_is_told_by_its_name(event_at):
         compile_expression("model.startsWith('x')")(await event_at("before_run"))
 
 
+LISTED = ToolCall(args={"command": ["bash", "-lc", "git push --force"], "map": {"a": 1}, "n": 5})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tool_call.args.command.contains('push --force')",
+        "tool_call.args.command.contains('bash')",
+        "tool_call.args.map.contains('a')",
+        "tool_call.args.n.contains('5')",
+        "tool_call.args.command.startsWith('bash')",
+        "tool_call.args.command.endsWith('--force')",
+        "tool_call.args.command.matches('bash')",
+        "tool_call.args.command.lowerAscii() == 'bash'",
+        "tool_call.args.command.charAt(0) == 'bash'",
+        "tool_call.args.command.substring(0, 1) == 'bash'",
+        "tool_call.args.command.indexOf('bash') == 0",
+        "tool_call.args.map.replace('a', 'b') == 'x'",
+        "'a'.matches(tool_call.args.map)",
+    ],
+)
+async def test_a_text_function_on_what_is_no_text_fails(text, event_at):
+    with pytest.raises(ActionError) as caught:
+        compile_expression(text)(await event_at("before_tool_call", LISTED))
+    assert "could not be evaluated at before_tool_call: " in caught.value.problem
+    assert caught.value.remedy.startswith("text(x) is all text in x")
+    assert caught.value.public == "its condition does not fit what it was given"
+
+
+@pytest.mark.parametrize(
+    ("point", "text"),
+    [
+        ("before_tool_call", "tool_call.text.contains('git push --force')"),
+        ("before_tool_call", "tool_call['text'].matches('push\\\\s+--force')"),
+        ("before_tool_call", "value.text == original.text"),
+        ("before_tool_call", "text(tool_call.args.command) == 'bash -lc git push --force'"),
+        ("before_tool_call", "tool_call.args.command.text().endsWith('--force')"),
+        ("before_tool_call", "text(tool_call).contains(tool_call.text)"),
+        ("before_tool_call", "[tool_call].exists(c, c.text.contains('push'))"),
+        ("after_llm_call", "message.text == 'hello\\nhm\\nbash\\nls -l\\ncommand'"),
+        ("after_llm_call", "message.tool_calls.exists(c, c.text.contains('ls -l'))"),
+        ("before_llm_call", "request.text.contains('a secret')"),
+        ("before_llm_call", "request.messages[-1].text == 'a secret'"),
+        ("before_llm_call", "request.messages.exists(m, m.text.contains('secret'))"),
+        ("before_llm_call", "!request.messages.all(m, m.text.contains('secret'))"),
+        ("before_llm_call", "text(request.messages[-1]).startsWith('a secret')"),
+        ("before_llm_call", "has(request.messages[-1].text) && !has(request.messages[-1].name)"),
+        ("before_inbound", "value.text.startsWith('hello') && text(content) == content"),
+        ("before_run", "text(parameters).contains('why') && text(parameters.depth) == '1\\nn'"),
+    ],
+)
+async def test_all_text_of_a_value_whatever_its_shape(point, text, event_at):
+    thought = {"type": "thinking", "thinking": "hm"}
+    parts = [thought, {"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]
+    secret = [{"type": "text", "text": "a sec"}, {"type": "text", "text": "ret"}]
+    values = {
+        "before_tool_call": LISTED,
+        "after_llm_call": AssistantMessage(
+            parts, [ToolCall("1", "bash", {"command": ["ls", "-l"]})]
+        ),
+        "before_llm_call": ModelRequest(
+            "m",
+            messages=[{"role": "user", "content": "hi"}, {"role": "user", "content": secret}],
+        ),
+    }
+    event = await event_at(point, values.get(point, ...))
+    condition = compile_expression(text, [point])
+    assert condition(event) is True
+    assert condition.advice == ()
+
+
+async def test_half_of_a_surrogate_pair_hides_nothing(event_at):
+    event = await event_at(
+        "before_tool_call", ToolCall(args={"q": "\ud800 secret", "é": ["\udfff"], "\ud800": 1})
+    )
+    assert compile_expression("tool_call.text.contains('secret')")(event) is True
+    assert compile_expression("tool_call.args.q.contains('secret')")(event) is True
+    assert (
+        compile_expression("text(tool_call.args).contains('é') && '?' in tool_call.args")(event)
+        is True
+    )
+
+
+async def test_a_message_cannot_hide_behind_a_text_of_its_own(event_at):
+    message = {"role": "user", "content": "the secret", "text": "hello"}
+    event = await event_at("before_llm_call", ModelRequest("m", messages=[message]))
+    assert compile_expression("request.messages[0].text.contains('secret')")(event) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("['a', 'b'].contains(tool_call.name)", "for an item or a key, x in ['a', 'b']"),
+        ("{'a': 1}.contains(tool_call.name)", "on {'a': 1}, which is never a text"),
+        ("tool_call.args.contains('x')", "Write text(tool_call.args).contains(…)"),
+        ("tool_call.contains('x')", "calls contains on tool_call, which is never a text"),
+        ("message.tool_calls.startsWith('x')", "on message.tool_calls, which is never a text"),
+        ("request.messages.matches('x')", "on request.messages, which is never a text"),
+        ("user.permissions.contains('pay')", "for an item or a key, x in user.permissions"),
+        ("attempt.contains('1')", "on attempt, which is never a text"),
+        ("value.args.contains('x')", "on value.args, which is never a text"),
+        ("contains(tool_call.name, 'x')", "Write it after the text: x.contains(…)"),
+        ("!matches(tool_call.name, 'x')", "calls matches as a function"),
+    ],
+)
+def test_a_text_function_on_what_is_never_a_text_is_refused_when_compiled(text, told):
+    assert told in refused(text, ["before_tool_call"] if text.startswith("value") else ())
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("message.content.contains('x')", "write message.text.contains(…)"),
+        ("tool_result.content.matches('x')", "write tool_result.text.matches(…)"),
+        ("tool_call.args.command.contains('x')", "write text(tool_call.args.command).contains(…)"),
+        ("tool_call.args['a b'].trim() == ''", "write text(tool_call.args['a b']).trim(…)"),
+        ("request.messages[-1].content.contains('x')", "write request.messages[-1].text.contains("),
+        ("request.messages.exists(m, m.content.contains('x'))", "write m.text.contains(…)"),
+        ("message.tool_calls.exists(c, c.args.q.contains('x'))", "write text(c.args.q).contains("),
+        ("message.content.lowerAscii().contains('x')", "write message.text.lowerAscii(…)"),
+        ("parameters.question.contains('x')", "write text(parameters.question).contains(…)"),
+        ("output.contains('x')", "write text(output).contains(…)"),
+    ],
+)
+def test_what_may_be_no_text_is_searched_with_a_warning(text, advice):
+    [(found, hint)] = compile_expression(text).advice
+    assert found.endswith("as a text: where it is none, the hook fails")
+    assert hint.startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("'x' in message.content", "write message.text.contains('x')"),
+        ('!("x" in value.content)', 'write value.text.contains("x")'),
+        ("'x' in tool_result.content", "write tool_result.text.contains('x')"),
+        ("type(message.content) == list && 'x' in message.content", None),
+        ("'x' in tool_call.args.words", None),
+        ("model in config.models", None),
+    ],
+)
+def test_a_text_that_is_looked_for_among_parts_is_warned_of(text, hint):
+    told = [hint for _, hint in compile_expression(text).advice]
+    assert told == ([] if hint is None else [hint])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "content.contains('x') && tool_call.name.startsWith('x') && model.matches('x')",
+        "user.email.endsWith('@example.org') && metadata.team.contains('x')",
+        "tool_call.args.words.exists(w, w.contains('x'))",
+        "text(tool_call.args.command).lowerAscii().contains('x')",
+        "type(tool_call.args.q) == string && tool_call.args.q.contains('x')",
+        "'abc'.contains(tool_call.args.letter) && (1 > 2 ? 'a' : 'b').contains('b')",
+        "error.error.contains('x') && result.status.startsWith('x')",
+        "[tool_call.name, model][0].contains('x') && {'a': 'x'}.a.contains('x')",
+    ],
+)
+def test_texts_are_searched_without_a_warning(text):
+    assert compile_expression(text).advice == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "answer"),
+    [
+        ("tool_call.args.l[-1] == 3", {"l": [1, 2, 3]}, True),
+        ("tool_call.args.l[-3] == 1 && tool_call.args.l[-1] + 1 == 4", {"l": [1, 2, 3]}, True),
+        ("tool_call.args.l[-1][-2] == 'a'", {"l": [[], ["a", "b"]]}, True),
+        ("tool_call.args.l.filter(x, x > 1)[-1] == 3", {"l": [1, 3, 0]}, True),
+        ("tool_call.args.l[ - 1 ].a == 1", {"l": [{"a": 1}]}, True),
+        ("tool_call.args.l.exists(x, x in [-1])", {"l": [-1]}, True),
+        ("[[-1][0], 2 -1][-1] == 1", {}, True),
+        ("size(tool_call.args.l) > 0 && tool_call.args.l[-1] == 3", {"l": []}, False),
+    ],
+)
+async def test_an_index_from_the_end(text, value, answer, event_at):
+    event = await event_at("before_tool_call", ToolCall(args=value))
+    assert compile_expression(text)(event) is answer
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ([], "there is no item -1 in a list of 0. Guard it, as in size(x) > 0"),
+        ("abc", "there is no item -1 in a text"),
+        ({"a": 1}, "there is no item -1 in a mapping"),
+        (None, "there is no item -1 in nothing"),
+    ],
+)
+async def test_an_index_from_the_end_of_what_has_none(value, told, event_at):
+    event = await event_at("before_tool_call", ToolCall(args={"l": value}))
+    with pytest.raises(ActionError) as caught:
+        compile_expression("tool_call.args.l[-1] == 1")(event)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("has(user.identity)", False),
+        ("has(user.extras.team)", False),
+        ("!has(user.email) && has(tool_call.args.to)", True),
+        ("has(user.identity) && user.identity == 'ann'", False),
+        ("has(tool_call.args.nothing.x)", False),
+        ("has(tool_call.args.items[-1].price) && !has(tool_call.args.items[0].cost)", True),
+        ("[null, {'a': 1}].exists(x, has(x.a))", True),
+    ],
+)
+async def test_has_of_what_is_null_is_false(text, answer, event_at):
+    call = ToolCall(args={"to": "bob", "items": [{"price": 1}], "nothing": None})
+    event = await event_at("before_tool_call", call)
+    assert compile_expression(text)(event) is answer
+
+
+async def test_has_of_what_is_no_object_fails(event_at):
+    event = await event_at("before_tool_call", LISTED)
+    for text in (
+        "has(tool_call.args.command.x)",
+        "has(tool_call.args.n.x)",
+        "has(tool_call.args.z.x)",
+    ):
+        with pytest.raises(ActionError, match="could not be evaluated"):
+            compile_expression(text)(event)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("user == 'ann'", "Compare one of its fields: identity, email"),
+        ("attempt == '1'", "compares attempt with '1', which it never is. It is a number"),
+        ("tool_result.is_error != 'true'", "It is true or false"),
+        ("tool_call.name > 5", "compares tool_call.name with 5, which it never is. It is a text"),
+        ("tool_call.args == 'x'", "It is a mapping"),
+        ("message.tool_calls == 0", "It is a list"),
+        ("timestamp > 5", "It is a time"),
+        ("session == 's1'", "It is an object"),
+        ("true && (attempt == true)", "compares attempt with true"),
+        ("messages[-1].content == 'x'", "(did you mean 'request.messages'?)"),
+        ("args.amount > 5", "(did you mean 'tool_call.args'?)"),
+        ("attachments == []", "(did you mean 'value.attachments'?)"),
+    ],
+)
+def test_what_can_never_be_is_refused_when_compiled(text, told):
+    assert told in refused(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "user == null && attempt == 1.0 && tool_result.duration_ms > 5 && message.content == 'x'",
+        "result.output == 5 && parameters == 'x' && metadata == {} && value == 'x'",
+        "size(user.permissions) == 0 && attempt + 1 == 2 && tool_call.args.amount == 'x'",
+        "'a' + model == 'ab' && tool_call.name == 'x'.trim() && content == 'x'",
+    ],
+)
+def test_what_may_be_is_compared(text):
+    assert compile_expression(text)
+
+
 def test_what_is_no_text_is_refused():
     assert "an expression is a text, not true or false" in refused(True)
 
@@ -378,13 +640,53 @@ def test_without_its_package_the_extra_is_named(monkeypatch):
     assert 'pip install "checkrail[config]"' in refused("attempt > 1")
 
 
+IMPORTED = """
+import sys
+from checkrail.actions import compile_expression
+compile_expression("attempt > 1")
+unwanted = {"click", "prompt_toolkit", "pygments", "rich", "typer", "cel.cli"}
+print(sorted(unwanted & set(sys.modules)))
+import cel.cli
+print(bool(cel.cli.__file__), "typer" in sys.modules)
+"""
+
+
+def test_the_shell_of_the_language_is_not_imported_and_still_can_be():
+    done = run_python(IMPORTED)
+    assert done.stdout.split("\n") == ["[]", "True True", ""]
+
+
+@pytest.mark.parametrize(
+    "first_line",
+    [
+        "from . import stdlib",
+        "from .cli import main; from . import stdlib",
+        "from . import cli, stdlib; cli.main",
+        "import cel.cli; from . import stdlib",
+    ],
+)
+def test_another_version_of_the_language_may_import_what_it_likes(first_line, tmp_path):
+    import cel
+
+    package = tmp_path / "cel"
+    shutil.copytree(Path(cel.__file__).parent, package)
+    (package / "__init__.py").write_text(f"{first_line}\nfrom .cel import *\n")
+    (package / "cli.py").write_text("main = 1\n")
+    code = IMPORTED.replace("import sys", f"import sys; sys.path.insert(0, {str(tmp_path)!r})", 1)
+    done = run_python(code)
+    assert done.stdout.endswith("True False\n")
+
+
+def run_python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+
 def test_importing_actions_is_light():
     code = (
         "import sys, checkrail.actions, checkrail.actions.wire\n"
         "print(sorted({'cel', 'jsonschema_rs', 'pydantic', 'ruamel'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run_python(code).stdout.strip() == "[]"
 
 
 def test_every_point_has_a_wire_name_that_no_event_name_hides():

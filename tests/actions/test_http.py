@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from standardwebhooks import Webhook
+from standardwebhooks import Webhook, WebhookVerificationError
 from tests.actions.web import Service, hang_up, reply, silence
 
 from checkrail.actions import ACTION_TYPES, ActionError
@@ -173,6 +173,22 @@ async def test_requests_are_signed_with_a_secret(event_at, secret, whose):
     assert Webhook(as_key).verify(content, headers)["point"] == "after_run"
 
 
+async def test_a_signer_has_a_secret_of_its_own(event_at):
+    outside = Outside(allow=HERE.allow, secret=SECRET)
+    async with Service(reply({})) as service:
+        for signer in (("ann", "poet"), ("bob", "poet"), ("ann", "poet2"), ()):
+            await http(service.url, outside=outside, signer=signer)(await event_at("after_run"))
+    (_, headers, content), *others = service.asked
+    own = outside.signing_secret(("ann", "poet"))
+    assert own.startswith("whsec_")
+    assert Webhook(own).verify(content, headers)["point"] == "after_run"
+    for _, headers, content in others:
+        with pytest.raises(WebhookVerificationError):
+            Webhook(own).verify(content, headers)
+    Webhook(SECRET).verify(content, headers)  # the server's own, for what its files name
+    assert Outside().signing_secret(("ann", "poet")) is None
+
+
 async def test_a_delivery_that_is_repeated_is_the_same_message(event_at):
     async with Service(reply({})) as service:
         event = await event_at("after_run", metadata={"delivery_id": "d1"})
@@ -289,7 +305,7 @@ def test_without_its_package_it_says_what_to_install(monkeypatch):
 
 
 async def test_the_live_agent_is_not_sent(event_at):
-    from checkrail.styles.agent_status import LIVE
+    from checkrail.engine.event import LIVE
 
     async with Service(reply({"action": "continue"})) as service:
         metadata = {LIVE: object(), "team": "desk"}

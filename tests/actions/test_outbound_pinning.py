@@ -2,6 +2,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 
+import httpx2
 import pytest
 
 from checkrail.actions.allowlist import AllowList
@@ -116,11 +117,38 @@ async def test_whatever_a_public_name_resolves_to_is_checked(client, address):
         await client([], Names([address])).send("GET", "https://hooks.example/")
 
 
-@pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "0.0.0.0", "224.0.0.1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "168.63.129.16"),
+        *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "100.100.100.200"),
+        *("fe80::1", "0.0.0.0", "224.0.0.1"),
+    ],
+)
 async def test_a_listed_name_leads_to_inner_services_only(client, address):
     outbound = client(["hooks.internal"], Names([address]))
     with pytest.raises(OutboundRefused, match="listed name is not enough"):
         await outbound.send("GET", "http://hooks.internal/")
+
+
+@pytest.mark.parametrize("listed", ["100.100.100.200", "100.64.0.0/10"])
+async def test_metadata_may_be_reached_where_its_own_address_or_network_is_listed(listed):
+    pinned = Pinned("http", AllowList(["hooks.internal", listed]), Names(["100.100.100.200"]))
+    assert await pinned.addresses(destination("http://hooks.internal/"))
+
+
+async def test_a_client_of_another_package_goes_where_it_was_checked(client):
+    async with listening() as (port, came):
+        names = Names(["127.0.0.1"], ["169.254.169.254"])
+        guard = client(["hooks.internal"], names)
+        async with httpx2.AsyncClient(transport=guard.transport()) as http:
+            answer = await http.get(f"http://hooks.internal:{port}/")
+            assert answer.status_code == 200
+            assert came == [f"hooks.internal:{port}"]
+            with pytest.raises(OutboundRefused, match=r"169\.254\.169\.254 is link-local"):
+                await http.get(f"http://hooks.internal:{port}/")
+            with pytest.raises(OutboundRefused, match="is not https"):
+                await http.get(f"http://elsewhere.example:{port}/")
 
 
 async def test_a_listed_name_may_be_private_and_plain():

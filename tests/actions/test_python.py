@@ -113,6 +113,34 @@ def test_files_of_the_same_name_do_not_clash_with_each_other_or_a_module(write, 
     assert sys.modules["json"] is json
 
 
+def test_a_file_has_the_same_name_wherever_its_project_lies(write, tmp_path, monkeypatch):
+    names = []
+    for folder in ("here", "there"):
+        write(f"{folder}/graphs/state.py", f"class State: pass\nplace = {folder!r}")
+        base = tmp_path / folder
+        kinds = [
+            load("./graphs/state.py:State", base),
+            load("graphs/../graphs/state.py:State", base),
+            load(f"{base}/graphs/state.py:State", base),
+            load("./state.py:State", base / "graphs"),
+        ]
+        assert len({*kinds}) == 1
+        names.append(kinds[0].__module__)
+        monkeypatch.delitem(sys.modules, names[-1])
+    assert names[0] == names[1]
+
+
+def test_projects_in_one_process_keep_their_files_apart(write, tmp_path):
+    for folder in ("here", "there"):
+        write(f"{folder}/hooks.py", f"place = {folder!r}\nclass Hook: pass")
+    places = [load("./hooks.py:place", tmp_path / folder) for folder in ("here", "there")]
+    assert places == ["here", "there"]
+    assert load("./hooks.py:place", tmp_path / "there", reload=True) == "there"
+    kinds = {load("./hooks.py:Hook", tmp_path / folder) for folder in ("here", "there")}
+    assert len({kind.__module__ for kind in kinds}) == 2
+    assert all(sys.modules[kind.__module__].Hook is kind for kind in kinds)
+
+
 def test_what_a_file_defines_can_be_pickled_and_is_registered(write, tmp_path):
     write(
         "hooks.py",
@@ -230,6 +258,48 @@ def test_a_missing_module_has_a_suggestion():
     error = str(refused("dataclases:replace"))
     assert "there is no module 'dataclases' (did you mean 'dataclasses'?)" in error
     assert "python_path" in error
+
+
+@pytest.mark.parametrize("name", ["hooks", "company_hooks", "limits", "policies", "shop"])
+def test_what_is_only_installed_is_no_suggestion_unless_spelled_alike(name, tmp_path):
+    assert "did you mean" not in str(refused(f"{name}_of_mine:hooks", tmp_path))
+    assert "did you mean" not in str(refused(f"{name}:hooks", tmp_path))
+
+
+def test_a_missing_module_may_be_a_file_of_the_project(write, tmp_path):
+    write("my_hooks.py", "hooks = 1")
+    write("shop/rules.py", "hooks = 1")
+    near = str(refused("my_hook:hooks", tmp_path))
+    assert "there is no module 'my_hook' (did you mean 'my_hooks'?)" in near
+    assert "./folder/my_hook.py:name" in near
+    beside = str(refused("my_hooks:hooks", tmp_path))
+    assert "There is a file my_hooks.py: name it, as in ./my_hooks.py:hooks" in beside
+    below = str(refused("shop.rules:hooks", tmp_path))
+    assert "There is a file shop/rules.py: name it, as in ./shop/rules.py:hooks" in below
+
+
+def test_a_missing_module_of_a_missing_package_names_no_file(tmp_path):
+    error = str(refused("no_such_package.hooks:hooks", tmp_path))
+    assert ".hooks.py" not in error
+    assert "install it, or put the folder of its package on python_path" in error
+
+
+@pytest.mark.parametrize(
+    ("statement", "remedy"),
+    [
+        ("import no_such_package.part", "Install no_such_package, or put its folder on"),
+        (
+            "import importlib.utl",
+            "importlib is there, but has no such module (did you mean 'util'?)",
+        ),
+    ],
+)
+def test_a_module_that_imports_what_is_not_there_says_what_to_do(
+    write, tmp_path, statement, remedy
+):
+    write("hooks.py", f"{statement}\nhooks = 1\n")
+    error = refused("./hooks.py:hooks", tmp_path)
+    assert error.remedy.startswith(remedy)
 
 
 def test_a_missing_module_of_a_package():

@@ -1,3 +1,5 @@
+import inspect
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +26,8 @@ def said(event_at):
 
     async def answer(spec, point, value=...):
         hook, _ = rule(spec, [point])
-        return hook(await event_at(point, value))
+        answer = hook(await event_at(point, value))
+        return await answer if inspect.isawaitable(answer) else answer
 
     return answer
 

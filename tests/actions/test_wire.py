@@ -1,6 +1,7 @@
 import json
 import sys
 import threading
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import jsonschema_rs
@@ -61,13 +62,13 @@ async def test_a_request_tells_the_event(event_at):
     event = await event_at("before_tool_call", CALL, config={"most": 5}, **EVERYTHING)
     told = wire.request(event)
     call = {"id": "c1", "name": "transfer", "args": {"amount": 5}, "context": "run-1"}
-    timestamp = told.pop("timestamp")
-    assert abs(timestamp - event.timestamp) < 1
+    when = datetime.fromisoformat(told.pop("timestamp"))
+    assert told.pop("time") == event.timestamp == pytest.approx(when.timestamp(), abs=0.001)
+    assert when.tzinfo == UTC
     assert told == {
         **EVERYTHING,
         "point": "before_tool_call",
         "tool_call": call,
-        "original": call,
         "config": {"most": 5},
         "user": {
             "identity": "ann",
@@ -84,17 +85,82 @@ async def test_a_request_leaves_out_what_is_absent(event_at):
     assert told.keys() == {
         "point",
         "parameters",
-        "original",
         "config",
+        "time",
         "timestamp",
         "attempt",
         "metadata",
     }
 
 
+async def test_the_original_is_sent_where_a_hook_before_has_changed_the_value():
+    told = []
+    registry = HookRegistry()
+    registry.register(lambda _: Continue({"q": 2}), "before_run", name="change")
+    registry.register(lambda event: told.append(wire.request(event)), "before_run", name="next")
+    await registry.fire("before_run", {"q": 1})
+    assert (told[0]["parameters"], told[0]["original"]) == ({"q": 2}, {"q": 1})
+    schema = validator(wire.schema("before_run")["request"])
+    assert schema.is_valid(told[0])
+
+
+FINISH = {
+    *("parameters", "result_text", "result_data", "status", "error"),
+    *("session_id", "run_id", "agent_name"),
+}
+
+
+@pytest.mark.parametrize(
+    ("point", "value", "keys"),
+    [
+        (
+            "after_run",
+            RunResult(output="done", input={"q": 2}),
+            {"result_text": "done", "result_data": None, "status": "completed", "error": None},
+        ),
+        (
+            "after_run",
+            RunResult(output=["done"], input={"q": 2}),
+            {"result_text": None, "result_data": ["done"], "status": "completed"},
+        ),
+        (
+            "on_run_error",
+            RunError(error="boom", error_type="ValueError", input={"q": 2}),
+            {"result_text": None, "result_data": None, "status": "failed", "error": "boom"},
+        ),
+        (
+            "on_run_error",
+            RunError(status="interrupted", error_type="CancelledError", input={"q": 2}),
+            {"status": "stopped", "error": None},
+        ),
+    ],
+)
+async def test_at_the_end_of_a_run_the_eight_keys_are_there(event_at, point, value, keys):
+    for context in ({}, EVERYTHING):
+        told = wire.request(await event_at(point, value, **context))
+        assert told.keys() >= FINISH
+        assert {"parameters": {"q": 2}, **keys}.items() <= told.items()
+        assert told["result"]["input"] == {"q": 2}
+        assert "original_parameters" not in told
+        validator(wire.schema(point)["request"]).validate(told)
+
+
+async def test_at_the_end_of_a_run_changed_parameters_come_with_the_original_ones(event_at):
+    asked = {"original_parameters": {"q": 1}, "tier": "gold"}
+    for point in ("after_run", "on_run_error"):
+        told = wire.request(await event_at(point, metadata=asked))
+        assert told["original_parameters"] == {"q": 1}
+        assert told["parameters"] == {"question": "?"}
+        assert told["metadata"] == {"tier": "gold"}
+        validator(wire.schema(point)["request"]).validate(told)
+        same = {"original_parameters": {"question": "?"}}
+        told = wire.request(await event_at(point, metadata=same))
+        assert "original_parameters" not in told
+
+
 async def test_a_message_travels_as_its_text_with_its_fields_beside_it(event_at):
     told = wire.request(await event_at("before_inbound", metadata={"tier": "gold"}, thread_id="t1"))
-    assert told["content"] == told["original"] == "hello"
+    assert told["content"] == "hello"
     assert (told["user_id"], told["channel"], told["thread_id"]) == ("ann", "web", "t9")
     assert told["attachments"] == [{"kind": "image"}]
     assert told["metadata"] == {"tier": "gold", "lang": "en"}
@@ -142,7 +208,7 @@ async def test_every_request_fits_its_schema(point, event_at):
             told = json.loads(json.dumps(wire.request(await event_at(point, lane=lane, **context))))
             schema.validate(told)
             assert not schema.is_valid(told | {"more": 1})
-            assert not schema.is_valid({key: told[key] for key in told if key != "original"})
+            assert not schema.is_valid({key: told[key] for key in told if key != "config"})
 
 
 async def test_the_schema_of_query_end_knows_that_there_may_be_no_response(event_at):
@@ -158,7 +224,8 @@ def test_the_schemas_are_generated_from_the_contracts(point):
     assert made["point"] == point
     request = made["request"]
     assert request["$schema"] == made["answer"]["$schema"] == schemas.DIALECT
-    assert {contract.wire, "point", "original", "config"} <= set(request["required"])
+    assert {contract.wire, "point", "config", "time", "timestamp"} <= set(request["required"])
+    assert "original" in request["properties"]
     assert set(Context.__slots__) <= request["properties"].keys()
     answers = validator(made["answer"])
     for decision in Decision:

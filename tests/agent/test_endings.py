@@ -40,6 +40,25 @@ def ends_with(response, stop_reason, content, error):
     )
 
 
+@pytest.mark.parametrize("finish", ["stop", "length", "content_filter", "refusal", None])
+async def test_a_response_tells_how_the_model_ended_its_answer(make, finish):
+    seen = []
+    agent = make(AssistantMessage("So lo", stop_reason=finish))
+    agent.registry.register(
+        lambda event, response: seen.append(response.finish), "query_end", lane="observe"
+    )
+    response = await agent.run("hello")
+    ends_with(response, "answer", "So lo", None)
+    assert (response.finish, seen) == (finish, [finish])
+
+
+async def test_a_run_without_an_answer_has_no_finish(make):
+    agent = make(AssistantMessage("So lo", stop_reason="length"))
+    agent.registry.register(lambda event: Block("no"), "after_llm_call")
+    response = await agent.run("hello")
+    assert (response.stop_reason, response.finish) == ("block", None)
+
+
 async def test_an_answer_is_returned_with_the_conversation_and_what_it_cost(make, tools):
     agent = make(use("echo", text="x"), say("hi", 20), tools=tools, system_prompt="Be kind.")
     response = await agent.run("hello")
@@ -197,9 +216,21 @@ async def test_query_end_may_take_the_response_away(make, hooks):
 @pytest.mark.parametrize("wrong", [Block("no"), Fail("no"), Retry("no"), Stop("no"), "text", 42])
 async def test_at_query_end_nothing_can_be_decided_any_more(make, hooks, witness, wrong):
     hooks.query_end(lambda event: wrong, name="late")
-    response = await make("hi", hooks=hooks).run("hello")
-    ends_with(response, "answer", "hi", None)
-    assert witness.end == response
+    with pytest.raises(RunFailed, match="'late' at query_end broke its contract") as failed:
+        await make("hi", hooks=hooks).run("hello")
+    assert (failed.value.by_hook, failed.value.response.stop_reason) == (True, "fail")
+    ends_with(witness.end, "answer", "hi", None)
+
+
+async def test_a_breach_at_query_end_is_passed_over_if_the_hook_says_so(make, hooks):
+    hooks.query_end(lambda event: "text", on_error="continue")
+    ends_with(await make("hi", hooks=hooks).run("hello"), "answer", "hi", None)
+
+
+async def test_a_breach_at_query_end_does_not_hide_how_the_run_ended(make, hooks):
+    hooks.query_end(lambda event: "text")
+    hooks.after_llm_call(lambda event: Block("no"), lane="gate")
+    ends_with(await make("hi", hooks=hooks).run("hello"), "block", "", "no")
 
 
 async def test_a_query_end_hook_that_fails_harms_nothing(make, hooks, witness):

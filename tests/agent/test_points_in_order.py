@@ -1,5 +1,6 @@
 """Which points a run passes, in which order, and what their events say of where they belong."""
 
+import dataclasses
 from uuid import UUID
 
 import pytest
@@ -8,6 +9,7 @@ from checkrail import (
     Agent,
     AssistantMessage,
     Block,
+    Continue,
     Fail,
     Replace,
     Retry,
@@ -219,3 +221,60 @@ def test_what_are_no_hooks_is_refused_with_the_remedy(make, wrong):
 def test_what_is_no_model_is_refused_at_once(wrong):
     with pytest.raises(TypeError, match="is no model"):
         Agent(wrong)
+
+
+async def test_an_answer_is_of_the_model_that_hooks_chose_and_of_the_agents_own():
+    seen = []
+
+    def choose(event, request):
+        return Continue(dataclasses.replace(request, model="chosen"))
+
+    agent = Agent(ScriptedModel([AssistantMessage("hi", model="chosen-2026")], name="own"))
+    agent.registry.register(choose, "before_llm_call")
+    for pattern in ("own", "chosen", "chosen-2026", "other"):
+        agent.registry.register(
+            lambda event, _, pattern=pattern: seen.append((pattern, event.model)),
+            "after_llm_call",
+            models=[pattern],
+            lane="observe",
+            name=pattern,
+        )
+    await agent.run("hello")
+    assert seen == [("own", "chosen"), ("chosen", "chosen"), ("chosen-2026", "chosen")]
+
+
+@pytest.mark.parametrize("pattern", ["own", "chosen", "chosen-2026"])
+async def test_tool_calls_are_of_the_model_under_all_its_names(pattern, tools):
+    def choose(event, request):
+        return Continue(dataclasses.replace(request, model="chosen"))
+
+    call = AssistantMessage("", [ToolCall("1", "echo", {"text": "x"})], model="chosen-2026")
+    agent = Agent(ScriptedModel([call, "done"], name="own"), tools=tools)
+    agent.registry.register(choose, "before_llm_call")
+    agent.registry.register(
+        lambda event: Block("not with this model"), "before_tool_call", models=[pattern]
+    )
+    response = await agent.run("hello")
+    assert response.messages[-2]["content"] == "not with this model"
+
+
+async def test_an_agent_beneath_does_not_go_by_the_names_of_the_model_above(hooks):
+    seen = []
+    inner = Agent(ScriptedModel(["hi"], name="inner"), name="inner")
+    call = AssistantMessage("", [ToolCall("1", "inner", {"query": "x"})], model="chosen-2026")
+    agent = Agent(ScriptedModel([call, "done"], name="own"), tools=[inner], hooks=hooks)
+    agent.registry.register(
+        lambda event, request: Continue(dataclasses.replace(request, model="chosen")),
+        "before_llm_call",
+        agents=["agent"],
+    )
+    for pattern in ("own", "chosen", "chosen-2026"):
+        agent.registry.register(
+            lambda event: seen.append(event.agent_name),
+            "before_llm_call",
+            models=[pattern],
+            lane="observe",
+            name=pattern,
+        )
+    await agent.run("hello")
+    assert "inner" not in seen

@@ -23,7 +23,7 @@ from checkrail.engine.values import AssistantMessage, ToolCall, ToolResult
 
 from .support_streaming import CharModel, collected, others, records, settled, text_of
 
-quick = settings(max_examples=200, derandomize=True, deadline=None)
+quick = settings(max_examples=100, derandomize=True, deadline=None)
 
 TOOLS = ["echo", "raise", "slow", "late", "helper", "nobody"]
 MILD = {
@@ -368,7 +368,7 @@ def watched(seen):
 
     server.register(ended, "query_end", priority=-1, name="ended")
     server.register(lambda e: seen.began.add(e.run_id), "before_llm_call", lane="observe", name="b")
-    server.register(ruled, *GATED, lane="observe", name="ruled")
+    server.register(ruled, *MILD, lane="observe", name="ruled")
     return server
 
 
@@ -460,7 +460,8 @@ def check_ends(seen, error, cancelled):
     for run_id, other in seen.ends:
         check_history(seen, run_id, other)
     if not cancelled:
-        failed = response.stop_reason in {"fail", "error"}
+        broken = any(v.point == "query_end" for v in seen.of("fail"))  # by a hook, at the very end
+        failed = response.stop_reason in {"fail", "error"} or broken
         assert response.stop_reason != "cancelled"
         assert failed == (error is not None)
         check_reason(seen, response)
@@ -468,8 +469,9 @@ def check_ends(seen, error, cancelled):
 
 def check_reason(seen, response):
     """A run ends as its hooks said; what fails beneath it fails it too."""
-    failed = any(verdict.decision == "fail" for verdict in seen.verdicts)
-    assert failed == (response.stop_reason == "fail")
+    failing = [verdict for verdict in seen.verdicts if verdict.decision == "fail"]
+    before = [v for v in failing if (v.run_id, v.point) != ("run", "query_end")]
+    assert bool(before) == (response.stop_reason == "fail")
     points = {verdict.point for verdict in seen.of("block")}
     refused = not points.isdisjoint({"before_llm_call", "after_llm_call", "before_final_response"})
     assert refused == (response.stop_reason == "block")
@@ -552,7 +554,7 @@ def test_a_run_that_is_cancelled_anywhere_keeps_its_promises(case):
     played(case)
 
 
-@settings(quick, max_examples=100)
+@settings(quick, max_examples=60)
 @given(script=st.lists(replies(), max_size=4), helping=st.lists(replies(), max_size=2))
 def test_a_stream_ends_as_the_run_does(script, helping):
     ends = []
@@ -565,7 +567,7 @@ def test_a_stream_ends_as_the_run_does(script, helping):
 words = st.lists(st.sampled_from(["K1234", "K12", "4567", "a", " ", "K", "-"]), max_size=20)
 
 
-@settings(quick, max_examples=200)
+@settings(quick, max_examples=100)
 @given(
     text=words.map("".join),
     size=st.integers(1, 6),
@@ -588,7 +590,7 @@ def test_what_goes_out_of_a_window_is_always_the_beginning_of_what_is_let_pass(
     assert text_of(events) == events[-1].response.content
 
 
-@settings(quick, max_examples=100)
+@settings(quick, max_examples=60)
 @given(
     pieces=st.lists(st.text("abx", min_size=1, max_size=4), min_size=1, max_size=12),
     window=st.integers(1, 8),

@@ -215,3 +215,55 @@ async def test_the_status_of_parallel_calls_is_each_its_own(make, hooks, calls, 
     hooks.before_tool_call(lambda event: Continue(event.value))
     await agent.run("hello")
     assert sorted(seen) == [("1", "a"), ("2", "b")]
+
+
+TOOL_EVENTS = ("before_tool_execution", "after_tool_execution", "on_tool_error")
+
+
+def made_calls(status):
+    """Return the calls in the last message of a status, by their ids."""
+    calls = status.conversation_history[-1]["tool_calls"]
+    return {call["id"]: call["function"]["arguments"] for call in calls}
+
+
+async def test_at_tool_events_the_history_ends_with_the_message_that_made_the_call(make, tools):
+    seen = {}
+    call = ToolCall("1", "broken", {"why": "no"})
+    agent = make(AssistantMessage("I try.", [call]), "hi", tools=tools)
+    for event in TOOL_EVENTS:
+        agent.on(event).handle(effects=[lambda s: seen.update({s.event: s.conversation_history})])
+    response = await agent.run("hello")
+    assert {*seen} == {*TOOL_EVENTS}
+    assert all(history == response.messages[:2] for history in seen.values())
+
+
+async def test_a_call_stands_there_as_the_hooks_before_left_it(make, hooks, tools):
+    seen = []
+    hooks.before_tool_call(
+        lambda event, call: Continue(dataclasses.replace(call, args={"why": "*"}), redacted=True),
+    )
+    agent = make(ToolCall("1", "broken", {"why": "secret"}), "hi", tools=tools, hooks=hooks)
+    for event in TOOL_EVENTS:
+        agent.on(event).handle(effects=[lambda status: seen.append(made_calls(status))])
+    await agent.run("hello")
+    assert seen == [{"1": '{"why": "*"}'}] * 3
+
+
+async def test_calls_side_by_side_are_all_there_and_may_inject(make, tools):
+    """What one call becomes meanwhile is no change of the history by the hooks of another."""
+    seen = []
+
+    async def slowly(status):
+        await asyncio.sleep(0.01 if status.tool_call.id == "1" else 0)
+        seen.append({*made_calls(status)})
+        status.conversation_history.append({"role": "user", "content": status.tool_call.id})
+
+    def tidy(status, call):
+        return dataclasses.replace(call, args={"why": "tidy"})
+
+    calls = [ToolCall("1", "broken", {"why": "a"}), ToolCall("2", "broken", {"why": "b"})]
+    agent = make(AssistantMessage("", calls), "hi", tools=tools)
+    agent.on("before_tool_execution").handle(value=tidy, effects=[slowly])
+    await agent.run("hello")
+    assert seen == [{"1", "2"}] * 2
+    assert [m["content"] for m in agent.model.requests[1].messages[-2:]] == ["1", "2"]

@@ -7,7 +7,7 @@ import pytest
 from checkrail import Agent, AssistantMessage, Block, HookRegistry, ModelRequest
 from checkrail.actions.outside import Outside
 from checkrail.builtin import BUILTINS, budget
-from checkrail.builtin.budget import keeper
+from checkrail.builtin.budget import HAS_PRICE, keeper
 from checkrail.builtin.counters import MemoryAmounts, MemoryCounters
 from checkrail.config import load_text
 from checkrail.testing import (
@@ -348,3 +348,69 @@ async def test_there_are_never_more_amounts_than_the_store_may_hold(clock):
         await store.add({str(number): 1.0}, 0.0, clock.now + 1e6)
         assert len(store) <= 5
     assert await store.used(["0", "49"], 0.0) == [0.0, 1.0]
+
+
+UNKNOWN = {"code": "unknown_price", "status": 403, "by": "budget"}
+
+
+async def test_a_model_without_a_price_is_blocked_under_a_budget_in_dollars(clock, caplog):
+    registry = limited(clock, cost=1)
+    assert await allowed(registry, 10, model="m", answering="m-2026", user="ann")
+    for _ in range(2):
+        verdict = await ask(registry, model="m", user="bob")
+        assert_blocked(verdict, **UNKNOWN)
+        assert "the price of the model 'm' is not known: add it to gateway.prices" in verdict.reason
+    assert await allowed(registry, 10, 0.1, model="other", user="ann")
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "the price of the model 'm' is not known: its calls are blocked" in told
+
+
+@pytest.mark.parametrize("unnamed", [None, ""])
+async def test_so_is_one_that_requests_leave_to_the_provider(clock, caplog, unnamed):
+    registry = limited(clock, cost=1)
+    assert await allowed(registry, 10, model=unnamed, answering="m-2026")
+    for _ in range(2):
+        verdict = await ask(registry, model=unnamed)
+        assert_blocked(verdict, **UNKNOWN)
+        assert "the price of a model that is not named is not known" in verdict.reason
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "the price of a model that is not named is not known: its calls are blocked" in told
+
+
+async def test_it_is_let_pass_if_the_budget_says_so_and_told_once(clock, caplog):
+    registry = limited(clock, cost=1, unknown_price="allow")
+    assert [await allowed(registry, 10, model="m") for _ in range(3)] == [True] * 3
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "its calls count nothing (unknown_price: allow)" in told
+
+
+async def test_a_host_that_has_prices_knows_before_anything_is_paid(clock):
+    registry = limited(clock, cost=1)
+    scope = registry.scope(request_id="r")
+    scope.notes[HAS_PRICE] = {"known"}.__contains__
+    assert_blocked(await scope.fire("before_llm_call", ModelRequest("m")), **UNKNOWN)
+    assert_allowed(await scope.fire("before_llm_call", ModelRequest("known")))
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"total_tokens": 0}, {"cost": 0.0, "total_tokens": 5}])
+async def test_what_used_nothing_or_cost_nothing_says_nothing_of_a_price(clock, usage):
+    registry = limited(clock, cost=1)
+    scope = registry.scope(request_id="r")
+    await scope.fire("before_llm_call", ModelRequest("m"))
+    await scope.fire("after_llm_call", AssistantMessage("ok", usage=usage))
+    assert await allowed(registry, model="m")
+
+
+async def test_a_budget_of_tokens_needs_no_price(clock, caplog):
+    registry = limited(clock, tokens=100)
+    assert [await allowed(registry, 10, model="m") for _ in range(3)] == [True] * 3
+    assert not caplog.records
+
+
+async def test_a_refusal_says_in_seconds_when_it_is_free_again(clock):
+    registry = limited(clock, tokens=100)
+    await ask(registry, 112)
+    assert (await ask(registry)).retry_after == 3600
+    forever = limited(clock, tokens=100, per="total")
+    await ask(forever, 112)
+    assert (await ask(forever)).retry_after is None

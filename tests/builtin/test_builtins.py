@@ -10,7 +10,8 @@ from checkrail import CheckrailError, HookRegistry
 from checkrail.builtin import BUILTINS, BuiltinConfigError
 from checkrail.builtin.base import KEPT
 from checkrail.builtin.options import MODELS
-from checkrail.engine.points import CONTRACTS
+from checkrail.engine.errors import HookRefusedError
+from checkrail.engine.points import CONTRACTS, HookPoint
 from checkrail.testing import RecordingRegistry, assert_allowed, event, sample
 
 NAMES = [
@@ -191,15 +192,28 @@ async def test_a_bad_config_that_shows_at_the_first_call_lets_nothing_pass():
         ("budget", "before_tool_call", "ModelRequest"),
     ],
 )
-async def test_a_hook_at_a_point_that_it_cannot_read_says_where_it_belongs(name, point, reads):
+def test_a_hook_at_a_point_that_it_cannot_read_is_refused(name, point, reads):
     builtin = BUILTINS[name]
-    registry = RecordingRegistry()
-    registry.register(builtin.make(builtin.example), point)
-    verdict = await registry.fire(point, sample(point))
-    assert verdict.decision == "fail"
-    assert registry.records[-1].failure == "invalid"
-    assert f"reads a {reads}, but {point} carries" in verdict.reason
-    assert f"register it at {builtin.points[0]}" in verdict.reason
+    for hook in (builtin.make(builtin.example), getattr(checkrail.builtin, name)):
+        with pytest.raises(HookRefusedError, match=f"reads {reads}") as refused:
+            HookRegistry().register(hook, point, config=builtin.example)
+        assert f"but {point} carries" in refused.value.problem
+        assert f"Register it at {builtin.points[0]}" in refused.value.remedy
+
+
+@pytest.mark.parametrize("name", BUILTINS)
+async def test_where_a_hook_can_be_registered_it_can_read_what_flows(name):
+    builtin = BUILTINS[name]
+    hook = builtin.make(builtin.example)
+    for point in HookPoint:
+        registry = RecordingRegistry()
+        try:
+            lane = builtin.lane_at(point)
+            registry.register(hook, point, lane=lane, observes=frozenset())
+        except HookRefusedError:
+            continue
+        await registry.fire(point, sample(point), run_id="r", user="ann")
+        assert [record.failure for record in registry.records if record.failure] == [], point
 
 
 def test_a_plain_function_makes_its_hook_once_for_each_config():

@@ -296,3 +296,16 @@ def test_a_secret_may_be_long(times):
 )  # fmt: skip
 def test_a_megabyte_of_anything_is_gone_through(part):
     assert isinstance(scrub(part * (MEGABYTE // len(part)) + "("), str)
+
+
+@pytest.mark.parametrize("at", [0, 63_990, 64_000, 79_990, 80_000, 143_999, 150_000])
+def test_secrets_are_found_wherever_they_stand_in_a_long_text(at):
+    """A long text is searched by portions, so that other threads are not kept waiting."""
+    for secret, kind in (
+        ("password=hunter22", "secrets"),
+        ("ann@example.com", "email"),
+        ("4111 1111 1111 1111", "card"),
+    ):
+        text = " " * at + secret + " " * (160_000 - at)
+        left = "password=" if kind == "secrets" else ""
+        assert scrub(text) == text.replace(secret, f"{left}[redacted:{kind}]")

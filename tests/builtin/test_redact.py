@@ -179,7 +179,7 @@ def test_a_request_keeps_its_handles():
         model="m",
         provider="p",
         messages=[
-            {"role": "user", "name": "ann", "content": out},
+            {"role": "user", "name": out, "content": out},
             {
                 "role": "assistant",
                 "id": "m1",
@@ -200,7 +200,7 @@ def test_a_request_keeps_its_handles():
         ],
         tools=[{"type": "function", "function": {"name": "f", "description": out}}],
         params={"tool_choice": {"type": "function", "function": {"name": "f"}}, "user": out},
-        raw={"model": "m", "input": [{"type": out}]},
+        raw={"model": "m", "input": [{"type": "message"}]},
     )
 
 
@@ -403,3 +403,90 @@ def test_what_was_redacted_has_nothing_left_to_redact(value):
     if outcome is not None:
         assert outcome_of(outcome.value) is None
         assert MAIL not in repr(outcome.value)
+
+
+def texts_in(value):
+    """Every text that leaves with a value, and is no name of a key."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from texts_in(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from texts_in(item)
+
+
+def tool_with(**more):
+    return ModelRequest(tools=[{"type": "function", "function": {"name": "f", **more}}])
+
+
+def message_with(**more):
+    return ModelRequest(messages=[{"role": "user", "content": "hi", **more}])
+
+
+def part_with(**more):
+    return message_with(content=[{"type": "document", **more}])
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        part_with(context=MAIL),
+        part_with(title=MAIL, status=MAIL),
+        part_with(name=MAIL),
+        part_with(source={"type": "text", "data": MAIL, "name": MAIL, "id": MAIL}),
+        part_with(citations=[{"id": MAIL, "model": MAIL}]),
+        part_with(content=[{"type": "text", "text": "x", "name": MAIL, "context": MAIL}]),
+        part_with(id={"a": MAIL}, type=[MAIL]),
+        message_with(name=MAIL),
+        message_with(context=MAIL, status=MAIL, channel=MAIL, user_id=MAIL, provider=MAIL),
+        message_with(id={"not": ["an id", MAIL]}),
+        message_with(profile={"id": MAIL, "name": MAIL, "type": MAIL, "role": MAIL}),
+        message_with(audio={"id": "a1", "transcript": MAIL, "name": MAIL}),
+        message_with(tool_calls=[{"id": "1", "function": {"name": "f", "arguments": MAIL}}]),
+        message_with(tool_calls=[{"id": "1", "name": "f", "args": {"id": MAIL}, "note": MAIL}]),
+        tool_with(description=MAIL, input_examples=[{"name": MAIL, "id": MAIL, "type": MAIL}]),
+        tool_with(parameters={"properties": {"name": {"default": MAIL, "type": MAIL}}}),
+        ModelRequest(tools=[{"name": "f", "input_examples": [{"context": MAIL, "name": MAIL}]}]),
+        ModelRequest(params={"prompt": {"id": "p1", "variables": {"name": MAIL, "id": MAIL}}}),
+        ModelRequest(
+            params={"metadata": {"id": MAIL, "user_id": MAIL, "messages": [{"id": MAIL}]}}
+        ),
+        ModelRequest(
+            params={"user": MAIL, "safety_identifier": MAIL, "context": MAIL, "name": MAIL}
+        ),
+        ModelRequest(params={"web_search_options": {"user_location": {"name": MAIL, "id": MAIL}}}),
+        ModelRequest(params={"mcp_servers": [{"name": MAIL, "url": f"https://x/{MAIL}"}]}),
+        ModelRequest(params={"system": [{"type": "text", "text": MAIL, "name": MAIL}]}),
+        ModelRequest(params={"tool_choice": {"type": "tool", "name": "f", "why": MAIL}}),
+        ModelRequest(raw={"model": "m", "context": MAIL, "name": MAIL, "id": MAIL, "status": MAIL}),
+    ],
+)
+def test_every_text_of_a_request_is_redacted_whatever_its_key(request_):
+    after = redacted(request_, "before_llm_call")
+    left = [*texts_in([after.messages, after.tools, after.params, after.raw])]
+    assert not [text for text in left if MAIL in text]
+    assert any(EMAIL in text for text in left)
+
+
+KEPT = [
+    {"role": "tool", "tool_call_id": MAIL, "name": MAIL, "content": "done"},
+    {"role": "function", "name": MAIL, "content": "done"},
+    {"role": "assistant", "id": MAIL, "content": [{"type": "tool_use", "id": MAIL, "name": MAIL}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": MAIL, "content": "x"}]},
+    {"type": "function_call", "call_id": MAIL, "name": MAIL, "arguments": "{}"},
+    {"type": "function_call_output", "call_id": MAIL, "output": "x"},
+]
+
+
+@pytest.mark.parametrize("message", KEPT)
+def test_what_calls_and_results_are_known_by_stays(message):
+    assert outcome_of(ModelRequest(messages=[message]), "before_llm_call") is None
+    assert outcome_of({"messages": [message]}, "before_run") is None
+
+
+@pytest.mark.parametrize("data", [{"args": {"messages": KEPT}}, {"input": {"messages": KEPT}}])
+def test_but_not_in_the_data_of_a_tool(data):
+    call = ToolCall("1", "f", data)
+    assert MAIL not in repr(redacted(call, "before_tool_call"))

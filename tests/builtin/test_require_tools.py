@@ -15,6 +15,7 @@ from checkrail.agent.tools import tool
 from checkrail.builtin import BUILTINS, BuiltinConfigError, require_tools
 from checkrail.builtin.require_tools import CallLog, requirer
 from checkrail.config import load_text
+from checkrail.engine.errors import HookRefusedError
 from checkrail.testing import RecordingRegistry, ScriptedModel, assert_allowed, sample
 
 ANSWER = AssistantMessage("It is sunny.")
@@ -189,12 +190,9 @@ def test_a_bad_option_is_named(config, text):
     assert text in str(caught.value)
 
 
-async def test_at_a_point_that_it_cannot_read_it_says_where_it_belongs():
-    registry = RecordingRegistry()
-    registry.register(require_tools, "before_llm_call", config={"tools": ["x"]})
-    verdict = await registry.fire("before_llm_call", sample("before_llm_call"), run_id="run-1")
-    assert verdict.decision == "fail"
-    assert "register it at before_final_response, after_tool_call" in verdict.reason
+def test_at_a_point_that_it_cannot_read_it_is_refused():
+    with pytest.raises(HookRefusedError, match="reads AssistantMessage or ToolResult"):
+        RecordingRegistry().register(require_tools, "before_llm_call", config={"tools": ["x"]})
 
 
 @tool

@@ -1,5 +1,6 @@
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -7,6 +8,8 @@ from pydantic import BaseModel
 
 from checkrail import CheckrailError, ToolCall, ToolResult
 from checkrail.builtin import BUILTINS, BuiltinConfigError, schema_check
+from checkrail.builtin.schema_check import compiled, problems
+from checkrail.engine.errors import HookRefusedError
 from checkrail.testing import RecordingRegistry, assert_allowed, assert_blocked
 
 PERSON = {
@@ -100,10 +103,11 @@ async def test_every_schema_whose_glob_matches_the_tool_has_to_hold(tool, args, 
     assert (verdict.decision == "continue") is allowed
 
 
-async def test_schemas_of_tools_mean_nothing_where_there_is_no_tool():
-    verdict = await checked(schemas={"f": {}}).fire("before_run", {})
-    assert verdict.decision == "fail"
-    assert "which before_run has not: give it a `schema`" in verdict.reason
+def test_schemas_of_tools_are_refused_where_there_is_no_tool():
+    with pytest.raises(HookRefusedError, match="reads ToolCall, but before_run"):
+        checked(schemas={"f": {}})
+    with pytest.raises(HookRefusedError, match="Register it at before_tool_call"):
+        RecordingRegistry().register(schema_check, "on_result", config={"schemas": {"f": {}}})
 
 
 async def test_models_are_checked_as_the_data_they_hold():
@@ -194,3 +198,14 @@ async def test_as_a_plain_function():
     registry.register(schema_check, "before_run", config={"schema": PERSON})
     assert_blocked(await registry.fire("before_run", {}), code="schema_mismatch")
     assert_allowed(await registry.fire("before_run", {"name": "ann"}))
+
+
+def test_of_very_many_errors_the_first_is_told_and_soon():
+    """The library makes all errors at once: here four million."""
+    schema = {"items": {"allOf": [{"type": "string"}] * 200}}
+    began = time.thread_time()
+    found = problems(compiled("schema", schema), [1] * 20_000)
+    assert found == ['$[0]: it is not of type "string"']
+    assert time.thread_time() - began < 1
+    assert len(problems(compiled("schema", schema), [1, 2])) == 400
+    assert problems(compiled("schema", schema), ["a"] * 20_000) == []

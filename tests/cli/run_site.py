@@ -62,7 +62,7 @@ GRAPHS = """
         return {"log": ["let go"]}
 
     def fail(state):
-        raise ValueError("the tank is empty")
+        raise ValueError("the tank is empty [/red]")
 
     def ask(state):
         return {"log": [interrupt("sure?")]}
@@ -106,7 +106,7 @@ class Site:
         """Carry out a run, and give its id."""
         answer = self.ask("/runs/wait", agent, key, **input)
         if answer.status_code != 200:
-            return answer.json()["detail"]["run_id"]
+            return answer.json()["info"]["run_id"]
         return answer.headers["content-location"].rpartition("/")[2]
 
     def begun(self, until, key=None):

@@ -1,6 +1,7 @@
 """What `checkrail check` says of a file that is right, but hardly as it was meant."""
 
 import json
+import sqlite3
 
 import pytest
 
@@ -68,6 +69,20 @@ def test_a_redaction_that_misses_the_text_beside_tool_calls_is_told(warned):
     assert told.startswith("'clean': it does not see the text beside tool calls")
 
 
+def test_an_index_that_sqlite_cannot_have_is_told(invoke, tmp_path):
+    file = tmp_path / "checkrail.yaml"
+    index = "{dims: 2, embed: './embed.py:embed'}"
+    told = []
+    for database in ("sqlite:///kept.db", "postgresql://localhost/kept"):
+        file.write_text(f"database: {database}\nstore: {{index: {index}}}\n")
+        told.append(
+            [item["found"] for item in invoke("check", str(file), "--json").data["warnings"]]
+        )
+    able = hasattr(sqlite3.Connection, "enable_load_extension")
+    lacking = "store.index needs SQLite extensions, and this Python was built without them"
+    assert told == [[] if able else [lacking], []]
+
+
 def test_a_package_that_is_not_installed_is_told(warned):
     (told,) = warned(provider="litellm")
     assert told == (
@@ -90,3 +105,131 @@ def test_the_module_is_the_command(tmp_path):
         check=True,
     )
     assert json.loads(done.stdout)["name"] == "redact"
+
+
+BLOCKING = """
+import subprocess
+import time
+
+from checkrail import Hooks
+
+hooks = Hooks()
+
+
+@hooks.before_run
+def sleeps(event):
+    time.sleep(1)
+
+
+@hooks.before_run
+async def starts(event):
+    subprocess.run(["true"])
+
+
+@hooks.before_run(thread=True)
+def aside(event):
+    time.sleep(1)
+
+
+@hooks.before_run
+def quick(event):
+    return time.time() and None
+"""
+
+
+def test_a_hook_that_stalls_its_process_is_told(invoke, tmp_path):
+    (tmp_path / "blocking.py").write_text(BLOCKING)
+    (tmp_path / "checkrail.yaml").write_text("hooks: { path: ./blocking.py:hooks }\n")
+    warnings = invoke("check", "checkrail.yaml", "--json").data["warnings"]
+    found = {item["path"]: item["found"].split()[2] for item in warnings}
+    assert found == {"'sleeps'": "time.sleep", "'starts'": "subprocess.run"}
+    assert all("thread: true" in item["hint"] for item in warnings)
+
+
+SEARCHING = """
+hooks:
+  path: ./hooks.py:hooks
+  before_tool_call:
+    - name: no_force
+      when: tool_call.args.command.contains("push --force")
+      block: No
+  after_llm_call:
+    - { name: no_secrets, when: 'message.content.contains("secret")', block: No }
+    - { name: said, when: 'message.text.contains("secret")', block: No }
+"""
+HOOKS = """
+from checkrail import Hooks
+hooks = Hooks()
+
+@hooks.after_llm_call(when="message.content.startsWith('x')")
+def in_python(event):
+    pass
+"""
+
+
+def test_a_search_of_what_may_be_no_text_is_told(invoke, tmp_path):
+    (tmp_path / "checkrail.yaml").write_text(SEARCHING)
+    (tmp_path / "hooks.py").write_text(HOOKS)
+    done = invoke("check", "checkrail.yaml", "--json")
+    assert {(item["line"], item["path"], item["hint"]) for item in done.data["warnings"]} == {
+        (
+            5,
+            "'no_force'",
+            "write text(tool_call.args.command).contains(…), which searches all text in it",
+        ),
+        (9, "'no_secrets'", "write message.text.contains(…), which searches all text in it"),
+        (5, "'in_python'", "write message.text.startsWith(…), which searches all text in it"),
+    }
+
+
+OPEN = """
+from checkrail import Block, Continue, Hook, Hooks
+
+hooks = Hooks()
+
+
+@hooks.before_tool_call
+def limit(event, call):
+    return Block("no") if call.args["amount"] > 5 else None
+
+
+def cap(event, call):
+    return Block("no") if call.name == "x" else Continue(call)
+
+
+class Door(Hook):
+    name = "door"
+    points = ("before_inbound",)
+
+    def execute(self, event, ctx):
+        return Block("closed")
+
+
+@hooks.before_tool_call(lane="gate")
+def gate(event, call):
+    return Block("no")
+
+
+every = [hooks, Door()]
+"""
+
+
+def test_a_hook_that_refuses_but_fails_open_is_told_with_its_remedy(invoke, tmp_path):
+    (tmp_path / "house.py").write_text(OPEN)
+    (tmp_path / "objects.yaml").write_text("hooks: {path: ./house.py:every}\n")
+    (tmp_path / "entries.yaml").write_text(
+        "hooks:\n  before_tool_call:\n    - path: ./house.py:limit\n"
+        "    - path: ./house.py:cap\n    - {path: ./house.py:limit, lane: gate, name: g}\n"
+        "    - {path: ./house.py:limit, on_error: continue, name: o}\n"
+    )
+    risk = "it can refuse, but in lane transform its failure or timeout lets the work go on"
+    done = invoke("check", "objects.yaml", "--json")
+    told = [(each["path"], each["found"], each["hint"]) for each in done.data["warnings"]]
+    assert told == [("'limit'", risk, 'say lane="gate"'), ("'door'", risk, 'say lane="gate"')]
+    assert done.err == ""
+    done = invoke("check", "entries.yaml", "--json")
+    told = [(each["found"], each["hint"]) for each in done.data["warnings"]]
+    assert told == [(risk, "say lane: gate"), (risk, "say on_error: block")]
+    people = invoke("check", "entries.yaml")
+    assert people.err.count("fails open") == 0
+    assert people.err.count("lets the work go on") == 2

@@ -145,7 +145,7 @@ def test_others_see_nothing_and_roles_that_may_not_answer_do_not(desk, approvals
     ada, viewer = desk.key_for("ada", "member"), desk.key_for("vic", "viewer")
     runner = desk.key_for("robot", "runner")
     _, approval_id = asked(key=ada)
-    assert "no approval" in approvals("approve", approval_id, key=desk.key_for("bob", "member")).err
+    assert "not found" in approvals("approve", approval_id, key=desk.key_for("bob", "member")).err
     for key in (viewer, runner):
         done = approvals("approve", approval_id, key=key)
         assert done.code == 2

@@ -226,6 +226,19 @@ def test_the_exit_code_says_what_hooks_did(hook, code, says, write, checkrail):
     assert "Secret plans" not in data.out
 
 
+@pytest.mark.parametrize(
+    ("finish", "says"),
+    [("stop", ""), ("length", "cut off at its token limit"), ("refusal", "refused to answer")],
+)
+def test_an_answer_that_is_not_whole_gets_a_warning(finish, says, write, checkrail):
+    hook = f"set: {{ stop_reason: {finish} }}"
+    write("checkrail.yaml", replies("So lo") + HOOKS.format(hook))
+    done = checkrail("chat", "checkrail.yaml", "-m", "Go")
+    assert (done.code, done.out) == (0, "So lo\n")
+    assert says in done.err
+    assert done.err.startswith("warning: ") is bool(says)
+
+
 def test_the_worst_of_several_is_the_exit_code(write, checkrail):
     hook = 'when: message.content == "Bad", block: Not that'
     write("checkrail.yaml", replies("Bad", "Good") + HOOKS.format(hook))

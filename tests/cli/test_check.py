@@ -206,6 +206,17 @@ def test_a_hook_as_json_tells_all_that_decides_how_it_is_treated(told):
     assert told["plan"]["after_run"][0]["declared"] == "on_run_finish"
 
 
+def test_a_finish_hook_that_says_block_is_shown_as_what_it_is(start, tmp_path):
+    (tmp_path / "own.py").write_text("def watch(event): ...\n")
+    (tmp_path / "checkrail.yaml").write_text(
+        "hooks:\n  on_run_finish: {name: audit, path: ./own.py:watch, on_error: block}\n"
+    )
+    done = start("check", "checkrail.yaml", cwd=tmp_path)
+    assert "block (logged as an error: the run is over)" in " ".join(done.out.split())
+    told = start("check", "checkrail.yaml", "--json", cwd=tmp_path).data
+    assert {*told["plan"]["after_run"][0]["on_error"].values()} == {"block"}
+
+
 def without_sources(plan):
     return {
         point: [{key: told for key, told in hook.items() if key != "source"} for hook in hooks]

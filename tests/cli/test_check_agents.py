@@ -68,7 +68,7 @@ def test_agents_stand_under_the_plan(file, invoke):
     assert rows[start + 7][:2] == ["1", "support.before_final_response"]
     assert rows[-2:] == [
         ["switched off in support: asleep"],
-        ["checkrail.yaml: 1 hook at 1 of 16 points, 3 agents"],
+        ["checkrail.yaml: 2 hooks at 2 of 16 points, 3 agents"],
     ]
 
 

@@ -5,8 +5,14 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+
+from checkrail.cli.extras import PACKAGES
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 COMMANDS = ["chat", "check", "fire", "hooks", "init", "schema"]
 OF_THE_SERVER = ["approvals", "db", "dev", "keys", "resume", "runner", "runs", "serve"]
@@ -84,6 +90,33 @@ def test_help_imports_nothing_heavy():
     assert done.stderr == "[]\n"
 
 
+CHECK_AND_IMPORTS = """
+import sys
+sys.argv = ["checkrail", "check", {file!r}]
+from checkrail.cli import main
+try:
+    main()
+finally:
+    others = {{"cel.cli", "checkrail.actions.http", "checkrail.agent", "checkrail.builtin"}}
+    others |= {{"checkrail.config.agents", "langgraph", "openai", "prompt_toolkit"}}
+    others |= {{"sqlalchemy", "typer"}}
+    print(sorted(others & sys.modules.keys()), file=sys.stderr)
+"""
+
+
+def test_check_imports_what_a_file_needs_and_no_more(write):
+    file = write(
+        "checkrail.yaml",
+        """
+        hooks:
+          before_tool_call:
+            - { name: limit, when: tool_call.args.amount > 1000, block: Too much }
+        """,
+    )
+    done = python(CHECK_AND_IMPORTS.format(file=str(file)))
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
 def test_version_is_that_of_the_package(installed):
     done = installed("--version")
     assert (done.code, done.err) == (0, "")
@@ -159,3 +192,59 @@ def test_without_ruamel_a_yaml_file_says_what_to_install(write):
     assert (done.returncode, done.stdout) == (1, "")
     assert 'pip install "checkrail[config]"' in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "args"),
+    [
+        ("structlog", "server", ["dev"]),
+        ("orjson", "server", ["serve"]),
+        ("orjson", "server", ["runner"]),
+        ("httpx2", "server", ["runs", "ls"]),
+        ("sqlalchemy", "server", ["keys", "ls"]),
+        ("aiohttp", "gateway", ["gateway"]),
+    ],
+)
+def test_a_command_says_which_extra_it_needs(package, extra, args, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(package=package, args=args)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == (
+        f"Error: `checkrail {' '.join(args)}` needs packages that are not installed here: "
+        f'{package}. Install them: pip install "checkrail[{extra}]"\n'
+    )
+
+
+NAMES = {
+    "langgraph": "langgraph.pregel",
+    "langgraph-checkpoint": "langgraph.checkpoint.base",
+    "langgraph-checkpoint-postgres": "langgraph.checkpoint.postgres",
+    "langgraph-checkpoint-sqlite": "langgraph.checkpoint.sqlite",
+    "opentelemetry-api": "opentelemetry",
+}
+"""Packages that are imported by another name than their own."""
+
+
+def brought(extras, extra):
+    """The packages that an extra brings wherever it is installed, as they are imported."""
+    for line in extras[extra]:
+        name, _, more = re.match(r"([\w.-]+)(\[([\w,]+)\])?", line).groups()
+        if name == "checkrail":
+            for inner in more.split(","):
+                yield from brought(extras, inner)
+        elif ";" not in line:
+            yield NAMES.get(name, name.replace("-", "_"))
+
+
+@pytest.mark.parametrize("extra", sorted(PACKAGES))
+def test_all_that_an_extra_brings_is_looked_for(extra):
+    extras = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
+    extras = extras["optional-dependencies"]
+    needed = {*brought(extras, extra)} - {*brought(extras, "cli")}
+    assert sorted(needed) == sorted(PACKAGES[extra])

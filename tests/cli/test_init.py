@@ -1,15 +1,28 @@
 """`checkrail init` makes a project that is right, runs offline, and harms nothing that is there."""
 
 import ast
+import json
 import re
+from pathlib import Path
 
+import jsonschema_rs
 import pytest
+from ruamel.yaml import YAML
 
 from checkrail.config import load
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import ToolCall, User
 
-FILES = ["checkrail.yaml", "agent.py", "hooks.py", ".gitignore", "README.md"]
+DOCS = Path(__file__).parents[2] / "docs"
+
+FILES = [
+    "checkrail.yaml",
+    "agent.py",
+    "hooks.py",
+    "checkrail.schema.json",
+    ".gitignore",
+    "README.md",
+]
 
 
 def test_a_project_is_made_and_passes_its_check(checkrail, tmp_path):
@@ -64,6 +77,32 @@ async def test_its_hooks_refuse_a_user_and_a_call(invoke, tmp_path):
         assert (await registry.fire("before_tool_call", call)).decision == decision
 
 
+async def test_hooks_of_the_docs_can_be_put_into_its_hooks(invoke, tmp_path):
+    invoke("init", "shop")
+    hooks = tmp_path / "shop" / "hooks.py"
+    page = (DOCS / "run-hooks.md").read_text(encoding="utf-8")
+    gate = re.search(r"<!-- file: gate.py -->\n```python\n(.*?)```", page, re.DOTALL)[1]
+    functions = gate.partition("hooks = RunHooks()")[2].replace('"research"', '"agent"')
+    assert "@hooks.before_run" in functions
+    hooks.write_text(hooks.read_text(encoding="utf-8") + functions, encoding="utf-8")
+    registry = HookRegistry()
+    registry.swap(load(tmp_path / "shop" / "checkrail.yaml").specs)
+    ids = {"agent_name": "agent", "user": User(identity="carol")}
+    assert (await registry.fire("before_run", {}, **ids)).status == 402
+
+
+def test_its_file_names_its_schema_and_fits_it(invoke, tmp_path):
+    invoke("init", ".")
+    first, *_ = (tmp_path / "checkrail.yaml").read_text(encoding="utf-8").splitlines()
+    assert first == "# yaml-language-server: $schema=./checkrail.schema.json"
+    schema = json.loads((tmp_path / "checkrail.schema.json").read_text(encoding="utf-8"))
+    assert schema == invoke("schema", "--file").data
+    file = YAML(typ="safe", pure=True).load(tmp_path / "checkrail.yaml")
+    jsonschema_rs.validator_for(schema).validate(file)
+    file["hooks"]["before_tool_call"][0]["tool"] = ["lookup"]
+    assert not jsonschema_rs.validator_for(schema).is_valid(file)
+
+
 def test_its_readme_has_three_commands_and_a_script_of_five_lines(invoke, tmp_path):
     invoke("init", ".")
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
@@ -82,6 +121,10 @@ def test_its_readme_has_three_commands_and_a_script_of_five_lines(invoke, tmp_pa
         ("checkrail.yaml", "has checkrail.yaml already: start it with `checkrail dev`"),
         ("langgraph.json", "has langgraph.json already: start it with `checkrail dev`"),
         ("hooks.py", "has hooks.py already: choose another folder, or move them"),
+        (
+            "checkrail.schema.json",
+            "has checkrail.schema.json already: choose another folder, or move them",
+        ),
     ],
 )
 def test_nothing_is_overwritten(invoke, write, tmp_path, there, says):
@@ -114,6 +157,6 @@ def test_a_file_is_no_folder(invoke, write):
 
 
 def test_what_is_not_installed_is_a_step(invoke, monkeypatch):
-    monkeypatch.setattr("checkrail.cli.init.find_spec", lambda name: None)
+    monkeypatch.setattr("checkrail.cli.init.is_installed", lambda name: False)
     steps = invoke("init", "shop", "--json").data["next"]
     assert steps[1] == 'pip install "checkrail[server]"'

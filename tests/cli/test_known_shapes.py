@@ -105,7 +105,16 @@ def test_an_object_by_its_path_with_a_timeout(checkrail, write):
     hooks = [row[1:] for row in done.rows if row and row[0] == "1"]
     closed, watching = "block, invalid: fail", "continue"
     assert hooks == [
-        ["subscription", "subscription", "gate", "100", "everything", "7 s", closed, "enforce"],
+        [
+            "subscription",
+            "subscription",
+            "transform",
+            "100",
+            "everything",
+            "7 s",
+            closed,
+            "enforce",
+        ],
         ["completed", "completed", "observe", "100", "everything", "7 s", watching, "enforce"],
         ["failed", "failed", "observe", "100", "everything", "7 s", watching, "enforce"],
     ]

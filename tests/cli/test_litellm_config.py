@@ -45,6 +45,33 @@ def test_it_writes_them_into_a_file_whose_lines_stay(checkrail, write, text):
     assert file.read_text() == after
 
 
+@pytest.mark.parametrize(
+    ("text", "callbacks"),
+    [
+        ("litellm_settings: {cache: true} # ours\nmodel_list: []\n", [CALLBACK]),
+        ("model_list: []\nlitellm_settings: {}\n", [CALLBACK]),
+        ('"litellm_settings": { "cache": true }\n', [CALLBACK]),
+        ("litellm_settings: {\n  cache: true\n}\n", [CALLBACK]),
+        ("{litellm_settings: {cache: true}, model_list: []}\n", [CALLBACK]),
+        ("litellm_settings: {callbacks: [lago], cache: true}\n", ["lago", CALLBACK]),
+        ("litellm_settings: {cache: true, callbacks: lago}\n", ["lago", CALLBACK]),
+        ("litellm_settings:\n  callbacks: [lago, 'x.y', ] # two\n", ["lago", "x.y", CALLBACK]),
+        ("litellm_settings:\n  callbacks: lago\n  cache: true\n", ["lago", CALLBACK]),
+        ("other: {callbacks: [a]}\nlitellm_settings: {callbacks: [b]}\n", ["b", CALLBACK]),
+    ],
+)
+def test_it_writes_into_settings_of_one_line(checkrail, write, text, callbacks):
+    file = write("config.yaml", text)
+    done = checkrail("litellm-config", "--write", "config.yaml")
+    assert (done.code, done.err) == (0, "")
+    known = read(text)
+    settings = {**known["litellm_settings"], "callbacks": callbacks}
+    assert read(file.read_text()) == {**known, "litellm_settings": settings}
+    assert ("#" in text) is ("#" in file.read_text())
+    again = checkrail("litellm-config", "--write", "config.yaml")
+    assert "it has the callback already" in again.out
+
+
 def test_it_makes_a_file(checkrail, tmp_path):
     checkrail("litellm-config", "-w", "config.yaml")
     assert CALLBACK in (tmp_path / "config.yaml").read_text()
@@ -53,9 +80,7 @@ def test_it_makes_a_file(checkrail, tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("litellm_settings: {cache: true}\n", "by hand"),
-        ("litellm_settings:\n  callbacks: [lago]\n", "by hand"),
-        ("litellm_settings:\n  callbacks: lago\n", "by hand"),
+        ("litellm_settings:\n  callbacks:\n    - lago\n", "by hand"),
         ("litellm_settings: on\n", "by hand"),
         ("- a\n", "which is a mapping"),
         ("a: [\n", "cannot be read"),

@@ -204,22 +204,31 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(name, content, says, inv
     assert (told.code, told.err, told.data["ok"], len(told.data["problems"])) == (1, "", False, 1)
 
 
-def test_a_folder_and_a_circle_of_links_are_no_files(invoke, tmp_path):
-    (tmp_path / "folder.yaml").mkdir()
+def test_a_circle_of_links_is_no_file(invoke, tmp_path):
     (tmp_path / "link.yaml").symlink_to(tmp_path / "link.yaml")
-    for name, reason in [("folder.yaml", "is a directory"), ("link.yaml", "symbolic link")]:
-        done = invoke("check", name)
-        assert (done.code, done.out) == (1, "")
-        assert f"{name}: the file cannot be read: " in done.err
-        assert reason in done.err
+    done = invoke("check", "link.yaml")
+    assert (done.code, done.out) == (1, "")
+    assert "link.yaml: the file cannot be read: " in done.err
+    assert "symbolic link" in done.err
 
 
-def test_a_folder_without_an_ending_says_what_it_is(invoke, tmp_path):
+@pytest.mark.parametrize("name", ["rules", "."])
+def test_a_folder_without_a_project_says_so(name, invoke, tmp_path):
     (tmp_path / "rules").mkdir()
-    for name in ("rules", "."):
-        done = invoke("check", name)
-        assert (done.code, done.out) == (1, "")
-        assert "directory" in done.err or "folder" in done.err
+    done = invoke("check", name)
+    assert (done.code, done.out) == (1, "")
+    assert f"{name}: no project here, expected one of: checkrail.yaml" in done.err
+
+
+@pytest.mark.parametrize("file", ["checkrail.yaml", "langgraph.json"])
+def test_a_folder_is_checked_as_the_server_would_take_it(file, invoke, write):
+    write(f"shop/{file}", '{"hooks": {"before_run": {"block": "no"}}}')
+    done = invoke("check", "shop")
+    assert (done.code, done.err) == (0, "")
+    assert done.rows[-1] == [f"shop/{file}: 1 hook at 1 of 16 points"]
+    assert invoke("check", "shop", "--json").data["file"] == f"shop/{file}"
+    fired = invoke("fire", "shop", "before_run")
+    assert fired.code == 3
 
 
 def test_what_was_found_is_data_and_no_markup(invoke, write):

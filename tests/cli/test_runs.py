@@ -7,6 +7,8 @@ from itertools import takewhile
 
 import pytest
 
+from .test_output import on_terminal, uncoloured
+
 
 def facts(done):
     """The facts that `show` prints, by their names."""
@@ -29,6 +31,23 @@ def test_runs_are_listed_the_newest_first_with_what_became_of_them(site, runs):
     assert rows[0][-1] == "limit: Transfers over 1000 need the finance desk"
     assert "the tank is empty" in rows[1][-1]
     assert all(" ago" in row[3] for row in rows)
+
+
+def test_what_became_of_a_run_is_told_as_it_was_and_is_no_markup(site, runs):
+    run_id = site.ended("failing")
+    for done in (runs("ls", "-n", "1"), runs("show", run_id), runs("tail", run_id)):
+        assert "the tank is empty [/red]" in done.out
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_narrow_terminal_does_not_cut_ids(site, columns, tmp_path):
+    made = site.ended(amount=5000)
+    known = {"CHECKRAIL_SERVER": site.url, "CHECKRAIL_API_KEY": site.key}
+    text = uncoloured(on_terminal("runs", "ls", "-n", "1", cwd=tmp_path, columns=columns, **known))
+    assert made in text
+    assert "error (blocked)" in text
+    assert "…" not in text
+    assert "limit: Transfers" in text
 
 
 def test_machines_get_a_run_a_line_and_pages(site, runs):
@@ -94,7 +113,7 @@ def test_a_blocked_run_says_by_whom_and_why(site, runs):
 
 def test_a_failed_run_says_what_went_wrong(site, runs):
     told = facts(runs("show", site.ended("failing")))
-    assert told["error"] == "ValueError: the tank is empty"
+    assert told["error"] == "ValueError: the tank is empty [/red]"
 
 
 def test_machines_get_a_run_with_the_records_of_its_hooks(site, runs):
@@ -141,7 +160,7 @@ def test_a_run_that_is_rolled_back_is_gone(site, runs, until):
     assert done.out == f"the run {run_id} was rolled back\n"
     gone = runs("show", run_id)
     assert (gone.code, gone.out) == (2, "")
-    assert f"there is no run '{run_id}' (404)" in gone.err
+    assert f"run '{run_id}' not found (404)" in gone.err
 
 
 def test_a_run_that_is_over_cannot_be_cancelled(site, runs):
@@ -154,18 +173,18 @@ def test_a_run_that_is_over_cannot_be_cancelled(site, runs):
 def test_a_run_that_is_not_there_is_told(runs, name):
     done = runs(name, str(uuid.UUID(int=7)))
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"Error: there is no run '{uuid.UUID(int=7)}' (404)\n"
+    assert done.err == f"Error: run '{uuid.UUID(int=7)}' not found (404)\n"
 
 
 def test_without_a_key_and_with_a_wrong_one_it_says_what_to_do(site, invoke, monkeypatch):
     monkeypatch.delenv("CHECKRAIL_API_KEY", raising=False)
     none = invoke("runs", "ls", "--server", site.url)
     assert (none.code, none.out) == (2, "")
-    assert "401, with no key" in none.err
-    assert "CHECKRAIL_API_KEY" in none.err
+    assert "(401, without a key). Say a key with CHECKRAIL_API_KEY" in none.err
+    assert "`checkrail keys create` makes one" in none.err
     wrong = invoke("runs", "ls", "--server", site.url, "--key", "crk_not-this-one")
     assert wrong.code == 2
-    assert "401, with the key that was sent" in wrong.err
+    assert "401, with the key or headers that were sent" in wrong.err
     assert "not-this-one" not in wrong.err
 
 

@@ -79,3 +79,12 @@ def test_a_name_that_stands_for_several_or_some_events_names_them(alias, invoke)
     done = invoke("schema", alias)
     assert (done.code, done.out) == (2, "")
     assert "on_run_error" in done.err
+
+
+def test_a_file_has_a_schema_and_no_point(invoke):
+    told = invoke("schema", "--file").data
+    assert told["$schema"] == DRAFT
+    assert {"hooks", "agents", "gateway"} <= told["properties"].keys()
+    both = invoke("schema", "before_run", "--file")
+    assert (both.code, both.out) == (2, "")
+    assert "say POINT or --file, not both" in both.err

@@ -181,3 +181,71 @@ def test_a_hook_by_reference_is_told_at_its_own_place(told):
         (PROJECT % ("checker", "checker")).replace("agent_name: logger", "agent_name: log")
     )
     assert problem.startswith("checkrail.yaml:14 agents.a.hooks.on_run_finish: there is no agent")
+
+
+TARGET = """
+    hooks: {}
+    agents:
+      a:
+        model: openai/m
+        hooks:
+          %s: { type: agent, agent_name: target, on_error: block }
+      target: { %s }
+"""
+SENT = {
+    "on_run_start": "parameters, agent_name, session_id, run_id",
+    "on_run_finish": (
+        "parameters, result_text, result_data, status, error, agent_name, session_id, run_id"
+    ),
+}
+
+
+@pytest.mark.parametrize("point", SENT)
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ("{required: [prompt]}", '"prompt" is a required property'),
+        (
+            "{properties: {parameters: {}}, additionalProperties: false}",
+            "Additional properties are not allowed",
+        ),
+        ("{type: array}", 'not of type "array"'),
+        ("{properties: {run_id: {type: integer}}}", 'not of type "integer"'),
+        ("{allOf: [{required: [x]}]}", '"x" is a required property'),
+    ],
+)
+def test_an_agent_that_could_never_take_what_it_is_sent_is_told(told, point, schema, why):
+    (problem,) = told(TARGET % (point, f"command: [x], parameters_schema: {schema}"))
+    assert f"the agent 'target' cannot take what it is sent ({SENT[point]}): " in problem
+    assert why in problem
+    assert problem.endswith("Change its parameters_schema")
+
+
+@pytest.mark.parametrize("point", SENT)
+def test_an_agent_that_takes_a_prompt_is_no_hook(told, point):
+    (problem,) = told(TARGET % (point, "model: openai/m"))
+    assert f"the agent 'target' takes a prompt, but a hook is sent {SENT[point]}" in problem
+
+
+@pytest.mark.parametrize("point", [*SENT, "on_result"])
+@pytest.mark.parametrize(
+    "takes",
+    [
+        "command: [x]",
+        "path: ./graph.py:graph, type: graph",
+        "command: [x], parameters_schema: {required: [parameters, run_id]}",
+        "model: openai/m, parameters_schema: {type: object}",
+        "command: [x], parameters_schema: {properties: {parameters: {required: [city]}}}",
+        "command: [x], parameters_schema: {if: {required: [run_id]}, then: {required: [city]}}",
+    ],
+)
+def test_an_agent_that_may_take_what_it_is_sent_is_a_hook(write, point, takes):
+    assert load(write("checkrail.yaml", TARGET % (point, takes))).agents.keys() == {"a", "target"}
+
+
+def test_the_original_parameters_are_sent_at_the_end_alone(write, told):
+    schema = "{required: [original_parameters], properties: {original_parameters: {}}}"
+    takes = f"command: [x], parameters_schema: {schema}"
+    assert load(write("checkrail.yaml", TARGET % ("on_run_finish", takes)))
+    (problem,) = told(TARGET % ("on_run_start", takes))
+    assert '"original_parameters" is a required property' in problem

@@ -7,7 +7,7 @@ import pytest
 
 from checkrail import AssistantMessage, ToolCall
 from checkrail.agent.models.named import PROVIDERS as NAMED
-from checkrail.config import ConfigError, load, load_text
+from checkrail.config import ConfigError, load, load_blueprint, load_text
 from checkrail.config.agent_models import PROTOCOL, PROVIDERS
 
 TOOLS = """
@@ -380,3 +380,34 @@ def test_the_protocol_of_a_model_is_that_of_agents():
 def test_a_broken_file_is_told_in_one_error(write):
     with pytest.raises(ConfigError, match="2 problems"):
         load(write("checkrail.yaml", "agents: {a: {modle: openai/m}, b: {model: gpt}}\n"))
+
+
+def test_agents_that_name_no_model_have_the_default_one(write, tmp_path):
+    write("agents/third.yaml", "name: third\nsystem_prompt: In a file of its own\n")
+    path = write(
+        "checkrail.yaml",
+        """
+        defaults: { model: { model: openai/gpt-5, params: { temperature: 0 } } }
+        agents:
+          first: { system_prompt: Be kind }
+          second: { model: anthropic/claude-sonnet-5 }
+          graph: ./graph.py:graph
+        """,
+    )
+    loaded = load(path)
+    labels = {name: agent.model and agent.model.label for name, agent in loaded.agents.items()}
+    assert labels == {
+        "first": "openai/gpt-5",
+        "second": "anthropic/claude-sonnet-5",
+        "graph": None,
+        "third": "openai/gpt-5",
+    }
+    assert loaded.agents["first"].model.options == {"temperature": 0}
+    made = load_blueprint({"name": "made", "description": "over HTTP"}, settings=loaded.settings)
+    assert made.model == loaded.agents["first"].model
+
+
+def test_the_default_model_may_be_an_object(write, tmp_path):
+    write("own.py", MODEL)
+    path = write("checkrail.yaml", "defaults: {model: './own.py:model'}\nagents: {a: {}}\n")
+    assert load(path).agents["a"].model.given.name == "own"

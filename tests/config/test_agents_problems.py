@@ -44,7 +44,15 @@ def agent(text: str) -> str:
             "hooks: {}\ntools: []\n",
             "2 tools: the key 'tools' at the top of the file (it goes under",
         ),
-        ("agents: {}\nmodel: openai/m\n", "2 model: the key 'model' at the top of the file"),
+        (
+            "agents: {}\nmodel: openai/m\n",
+            "2 model: the key 'model' at the top of the file (it goes under `defaults`, as in",
+        ),
+        (
+            "defaults: {model: opena/m}\nagents: {a: {}, b: {}}\n",
+            "1 defaults.model: unknown provider 'opena'",
+        ),
+        ("defaults: {model: 5}\nagents: {a: {}}\n", "1 defaults.model: found the number 5"),
     ],
 )
 def test_problems_around_agents(told, text, expected):
@@ -55,7 +63,7 @@ def test_problems_around_agents(told, text, expected):
 @pytest.mark.parametrize(
     ("text", "line", "expected"),
     [
-        ("description: x", 2, ": `model` is missing, expected a model to ask (an agent without"),
+        ("description: x", 2, ": `model` is missing, expected a model to ask (defaults: {model"),
         ("modle: openai/m", 3, ".modle: unknown key 'modle' (did you mean 'model'?)"),
         ("model: openai/m\ninstructions: x", 4, ".instructions: unknown key 'instructions' (did"),
         ("model: openai/m\nmcpServers: {}", 4, "did you mean 'mcp'?"),

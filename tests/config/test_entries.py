@@ -10,6 +10,7 @@ from checkrail.builtin import BUILTINS
 from checkrail.config import ConfigError, load, load_text
 from checkrail.engine.points import Lane
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall
+from checkrail.regex import compile_pattern
 
 
 def specs(text, **options):
@@ -66,7 +67,7 @@ def test_every_option_reaches_the_engine():
     """).values()
     assert (spec.mode, spec.lane, spec.priority, spec.timeout) == ("shadow", Lane.GATE, 7, 2.0)
     assert spec.match == {
-        "tools": ("a*", "/b$/"),
+        "tools": ("a*", compile_pattern("b$")),
         "agents": ("helper",),
         "models": ("gpt-*",),
         "users": ("u",),

@@ -4,11 +4,20 @@ import logging
 import sys
 
 import pytest
+from standardwebhooks import Webhook
 from tests.actions.web import Service, reply
 
 from checkrail.actions.outside import Outside
-from checkrail.config import ConfigError, Reloader, load, load_blueprint_hooks, load_text
+from checkrail.config import (
+    ConfigError,
+    Reloader,
+    load,
+    load_blueprint,
+    load_blueprint_hooks,
+    load_text,
+)
 from checkrail.engine.registry import HookRegistry
+from checkrail.engine.values import RunResult
 
 AGENT = "hooks: {on_run_start: {type: agent, agent_name: check, on_error: block}}\n"
 
@@ -42,6 +51,32 @@ async def test_whoever_loads_hands_it_to_the_hooks(write):
     ):
         assert await reason(specs) == "check says no"
     assert agents.asked == [("check", 300)] * 3
+
+
+async def test_what_a_request_names_itself_is_not_signed_with_the_servers_secret():
+    outside = Outside(allow=("127.0.0.1",), secret="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    own = outside.signing_secret(("ann", "poet"))
+    async with Service(reply({})) as service:
+        blueprint = {
+            "name": "poet",
+            "model": {"provider": "scripted", "replies": ["x"]},
+            "definitions": {"mine": {"url": service.url}, "taken": {"url": service.url}},
+            "hooks": {
+                "on_run_finish": [
+                    *({"$ref": name} for name in ("audit", "mine", "taken")),
+                    {"url": service.url},
+                ]
+            },
+        }
+        lent = {"audit": {"url": service.url}, "taken": {"url": service.url}}
+        told = {"definitions": lent, "outside": outside, "signer": ("ann", "poet")}
+        registry = HookRegistry()
+        registry.swap(load_blueprint(blueprint, **told).hooks)
+        await registry.fire("after_run", RunResult("success", {}))
+    keys = [outside.secret, own, own, own]
+    assert len(service.asked) == 4
+    for key, (_, headers, content) in zip(keys, service.asked, strict=True):
+        Webhook(key).verify(content, headers)
 
 
 async def test_it_is_read_when_a_hook_is_called(write):
@@ -171,3 +206,39 @@ def test_a_hook_that_is_off_needs_no_package(monkeypatch):
     assert load_text(text % ", enabled: false").specs[0].mode == "off"
     with pytest.raises(ConfigError, match=r'needs httpx2: pip install "checkrail\[server\]"'):
         load_text(text % "")
+
+
+SERVICE = 'hooks: {before_run: {type: http, url: "%s", on_error: block}}\n'
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://169.254.169.254/latest/meta-data", "where clouds keep their metadata"),
+        ("https://10.1.2.3/hook", "a private network"),
+        ("http://hooks.example.com/hook", "it is not https"),
+    ],
+)
+def test_a_url_that_no_request_may_go_to_is_a_problem(url, why):
+    with pytest.raises(ConfigError) as error:
+        load_text(SERVICE % url)
+    (problem,) = error.value.problems
+    assert why in problem.found
+    assert "outbound.allow" in problem.hint
+
+
+def test_a_url_that_the_file_lists_is_none():
+    listed = "outbound: {allow: [10.1.0.0/16]}\n" + SERVICE % "http://10.1.2.3/hook"
+    assert load_text(listed).warnings == ()
+
+
+def test_of_this_machine_the_file_is_warned_unless_a_server_loads_it():
+    text = SERVICE % "http://127.0.0.1:9000/hook"
+    (warning,) = load_text(text).warnings
+    assert "127.0.0.1 is this machine itself" in warning.found
+    assert "`checkrail dev` alone allows it" in warning.found
+    assert load_text(text, outside=Outside(serving=True)).warnings == ()
+
+
+def test_a_hook_that_is_off_may_name_any_url():
+    assert load_text((SERVICE % "http://10.1.2.3").replace("block}", "block, enabled: false}"))

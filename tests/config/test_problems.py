@@ -26,7 +26,7 @@ TEN_YAML = """
       after_run:
         - name: last
           on_error: block                      # 10: too late for that
-          builtin: log_response
+          command: [tidy]
 """
 
 TEN_JSON = """
@@ -51,7 +51,7 @@ TEN_JSON = """
         "after_run": {
           "name": "last",
           "on_error": "block",
-          "builtin": "log_response"
+          "command": ["tidy"]
         }
       }
     }
@@ -86,7 +86,7 @@ TEN_TOML = """
     [hooks.after_run]
     name = "last"
     on_error = "block"
-    builtin = "log_response"
+    command = ["tidy"]
 """
 
 TEN = [
@@ -312,7 +312,7 @@ def in_hook(keys: str, point: str = "before_tool_call") -> str:
         ("block: x\npriority: true", 4, "priority: found true, expected a whole number"),
         ("block: x\ntools: 5", 4, "tools: found the number 5, expected a pattern or a list of"),
         ("block: x\ntools: [a, 5]", 4, "tools[1]: found the number 5, expected a text"),
-        ("block: x\ntools: '/[/'", 4, "tools: '/[/' in `tools` is no pattern"),
+        ("block: x\ntools: '/[/'", 4, "tools: the text '/[/' is no pattern here: missing ]"),
         ("block: x\ntimeout:", 4, "timeout: found nothing, expected seconds, a number more than 0"),
         ("block: x\ntimeout: .inf", 4, "timeout: found the number inf, expected seconds"),
         ("block: x\non_error: explode", 4, "on_error: unknown word 'explode', expected one of: "),

@@ -132,7 +132,7 @@ def test_problems_of_a_procedural_agent(told, text, line, expected):
         ("demands: gpu", "demands: found the text 'gpu', expected a list of tags"),
         ("demands: [gpu, 'a b']", "demands[1]: found the text 'a b', expected a tag of letters"),
         ("demands: ['']", "demands[0]: found an empty text, expected a tag"),
-        ("demands: [a, b, c, d, e, f, g, h, i]", "demands: found 9 tags, expected 8 at most"),
+        ("demands: [a, b, c, d, e, f, g, h, i]", "demands: a list of 9, expected 8 at most"),
         ("on_crash: retry", "unknown word 'retry', expected one of: resume, fail, restart"),
         ("timeout_seconds: 0", "timeout_seconds: found the number 0, expected seconds"),
         ("enabled: perhaps", "enabled: found the text 'perhaps', expected true or false"),

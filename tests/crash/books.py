@@ -79,6 +79,17 @@ def _check_records(site: Site, known: Collection[str]) -> None:
     assert not uneven, f"starts without an ending (or with two): {uneven}"
 
 
+def check_history(site: Site, thread_id: str) -> None:
+    """Check that each checkpoint of a thread follows the one before, and that none forks off."""
+    found = site.rows(
+        "SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints "
+        "WHERE thread_id = :id AND checkpoint_ns = '' ORDER BY checkpoint_id",
+        id=thread_id,
+    )
+    before = [None, *(row["checkpoint_id"] for row in found[:-1])]
+    assert [row["parent_checkpoint_id"] for row in found] == before
+
+
 def output(run: Row) -> dict[str, Any]:
     """What a run came to."""
     return json.loads(run["output"])

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Callable
 
 from .site import Row, Site, eventually
 
@@ -11,22 +12,25 @@ OVER = 300.0
 def settled(site: Site) -> None:
     """Wait until no run is under way and nothing is owed."""
 
-    def nothing_left() -> bool:
-        live = site.rows("SELECT run_id FROM runs WHERE ended_at IS NULL")
-        owed = site.rows("SELECT run_id FROM deliveries WHERE status = 'owed'")
-        return not live and not owed
+    def left() -> list[Row]:
+        of_run = "run_id, agent_name, phase, attempt, lost, worker_id, cancel"
+        live = site.rows(f"SELECT {of_run} FROM runs WHERE ended_at IS NULL")
+        return live + site.rows("SELECT * FROM deliveries WHERE status = 'owed'")
 
-    eventually(nothing_left, "all runs and deliveries", OVER)
+    try:
+        eventually(lambda: not left(), "all runs and deliveries", OVER)
+    except AssertionError:
+        raise AssertionError(f"still under way after {OVER:.0f} s: {left()}") from None
 
 
 def check(site: Site, admitted: set[str], received: set[str]) -> Counter[tuple[str, str]]:
     """Check everything; give how often each agent ended in which way."""
     runs = {row["run_id"]: row for row in site.rows("SELECT * FROM runs ORDER BY seq")}
     assert admitted <= runs.keys(), "a run that was admitted is gone"
+    _check_payments(site, runs)
     _check_ends(site, runs)
     _check_finish(site, [run for run in runs.values() if run["phase"] != "refused"], received)
     _check_chains(runs)
-    _check_payments(site, runs)
     _check_order(runs)
     _check_records(site, runs)
     return Counter((run["agent_name"], run["phase"]) for run in runs.values())
@@ -73,8 +77,10 @@ def _check_payments(site: Site, runs: dict[str, Row]) -> None:
     allowed = {row["run_id"] for row in site.rows(asked)}
     for run in runs.values():
         if run["agent_name"] == "pays" and run["phase"] == "success":
-            assert paid[run["run_id"]] == 1, f"{run['run_id']} paid {paid[run['run_id']]} times"
-    assert max(paid.values(), default=0) <= 1
+            assert paid[run["run_id"]] >= 1, f"{run['run_id']} was not paid"
+    twice = [run_id for run_id, times in paid.items() if times > 1]
+    story = [(runs[run_id], site.events(run_id), site.records(run_id)) for run_id in twice]
+    assert not twice, f"paid more than once: {story}"
     assert paid.keys() <= allowed
 
 
@@ -86,7 +92,8 @@ def _check_order(runs: dict[str, Row]) -> None:
             continue
         before = last.get(run["thread_id"])
         if before is not None:
-            assert before["ended_at"] <= run["started_at"]
+            early = before["ended_at"] - run["started_at"]
+            assert early <= 0, f"{run['run_id']} began {early} s before {before['run_id']} ended"
         last[run["thread_id"]] = run
 
 
@@ -98,3 +105,38 @@ def _check_records(site: Site, runs: dict[str, Row]) -> None:
             balance[row["run_id"], row["hook"]] += side
     uneven = {call: left for call, left in balance.items() if left}
     assert not uneven, f"starts without an ending (or with two): {uneven}"
+
+
+def check_errors(site: Site, was_frozen: Callable[[Row], bool]) -> None:
+    """Check that runs failed only because a process was frozen that held them, or their hook."""
+    failed = site.rows("SELECT * FROM runs WHERE phase NOT IN ('success', 'refused')")
+    wrong = [
+        (run["run_id"], run["agent_name"], run["phase"], run["error"], run["error_type"])
+        for run in failed
+        if not (was_frozen(run) and _was_lost(run))
+    ]
+    assert not wrong, f"{len(wrong)} runs ended as errors that saw an outage only: {wrong[:5]}"
+
+
+def check_history(site: Site) -> None:
+    """Check that each thread has one line of checkpoints, with each step of each run in it once."""
+    forks = site.rows(
+        "SELECT thread_id, parent_checkpoint_id FROM checkpoints WHERE checkpoint_ns = '' "
+        "GROUP BY thread_id, parent_checkpoint_id HAVING count(*) > 1"
+    )
+    assert not forks, f"{len(forks)} checkpoints have two successors: {forks[:5]}"
+    runs = site.rows(
+        "SELECT thread_id, output FROM runs "
+        "WHERE agent_name = 'steps' AND phase = 'success' ORDER BY seq"
+    )
+    steps: Counter[str] = Counter()
+    for run in runs:
+        steps[run["thread_id"]] += 1
+        trail = json.loads(run["output"])["trail"]
+        assert trail == ["first", "second"] * steps[run["thread_id"]]
+
+
+def _was_lost(run: Row) -> bool:
+    """Whether a run ended with the process that held it, or with the run whose hook it was."""
+    of_hook = run["error_type"] == "CancelledError" and run["origin"] == "hook"
+    return run["error_type"] == "WorkerLost" or of_hook

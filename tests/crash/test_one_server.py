@@ -1,5 +1,6 @@
 """What a server lives through by itself, on either database: frozen, blocked, killed in a row."""
 
+import json
 import signal
 
 import pytest
@@ -46,6 +47,34 @@ def test_a_frozen_process_that_wakes_up_alone_ends_its_run_once(site):
         assert site.places(run_id).count("second") == 1
     later = start(server, {})
     assert site.ended(later)["status"] == "success"
+
+
+@pytest.mark.parametrize(("agent", "tokens"), [("talks", 26), ("talks_once", 13)])
+def test_what_models_used_before_a_server_died_is_counted(site, agent, tokens):
+    [server] = site.servers
+    run_id = start(server, {"talked": "hold"}, agent=agent)
+    eventually(lambda: site.run(run_id)["usage"], "what the model has used")
+    server.kill()
+    site.go()
+    site.up()
+    run = site.ended(run_id)
+    ending = ("success", None) if agent == "talks" else ("error", "WorkerLost")
+    assert (run["status"], run["error_type"]) == ending
+    assert json.loads(run["usage"])["counted"]["total_tokens"] == tokens
+    [owed] = site.deliveries(run_id).values()
+    assert json.loads(owed["payload"])["usage"]["counted"]["total_tokens"] == tokens
+
+
+def test_what_models_used_before_a_server_was_stopped_is_counted(site):
+    [server] = site.servers
+    run_id = start(server, {"talked": "hold"}, agent="talks")
+    site.reached("talked", run_id)
+    assert server.stop() in (0, -signal.SIGTERM)
+    site.go()
+    site.up()
+    run = site.ended(run_id)
+    assert (run["status"], run["attempt"], run["lost"]) == ("success", 2, 0)
+    assert json.loads(run["usage"])["counted"]["total_tokens"] == 26
 
 
 def _let_the_lease_run_out(site):

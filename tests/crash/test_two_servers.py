@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from .books import check, output, settled
+from .books import check, check_history, output, settled
 from .site import eventually, new_thread, post, start
 
 WHOLE = ["first", "second", "third"]
@@ -41,8 +41,8 @@ def test_the_other_server_resumes_the_runs_of_one_that_died(site, pair):
     run_id = start(one, {"second": "hold"})
     behind = start(one, {}, thread=site.run(run_id)["thread_id"])
     held_by(site, one, run_id)
-    site.go()
     one.kill()
+    site.go()  # not before: the first server would go on
     run = site.ended(run_id)
     assert (run["status"], run["attempt"], run["lost"]) == ("success", 2, 1)
     assert output(run)["trail"] == WHOLE
@@ -71,6 +71,32 @@ def test_a_frozen_server_that_wakes_up_does_not_end_what_another_has(site, pair)
     assert output(run)["trail"] == WHOLE
     settled(site)
     assert hooks_of(site, run_id) == ["before_run", "on_run_start", "on_result", "after_run"]
+
+
+def test_a_frozen_server_that_wakes_up_does_not_take_threads_back(site, pair):
+    one, other = pair
+    stale = [start(one, {"second": "hold"}) for _ in range(6)]
+    for run_id in stale:
+        held_by(site, one, run_id)
+    one.freeze()
+    site.go()  # for the other one, and for the frozen one as soon as it wakes up
+    later = []
+    for run_id in stale:
+        assert site.ended(run_id)["status"] == "success"
+        assert site.journal("second", run_id)[-1]["pid"] == other.pid
+        later.append(start(other, {}, thread=site.run(run_id)["thread_id"]))
+    for run_id in later:
+        assert site.ended(run_id)["status"] == "success"
+    one.thaw()  # in the middle of their second steps
+    for _ in range(2):
+        assert site.ended(start(one, {"second": "pause"}))["status"] == "success"
+    for run_id in stale:
+        thread_id = site.run(run_id)["thread_id"]
+        state = httpx.get(f"{other.url}/threads/{thread_id}/state", timeout=30).json()
+        assert state["values"]["trail"] == WHOLE * 2
+        assert state["next"] == []
+        check_history(site, thread_id)
+    settled(site)
 
 
 def test_a_frozen_server_that_wakes_up_does_not_close_a_hook_call_of_another(site, pair):
@@ -170,3 +196,21 @@ def test_the_books_are_right(site, pair):
     site.go()
     settled(site)
     check(site)
+
+
+def test_a_finish_hook_in_the_background_is_told_again_after_a_kill(new_site):
+    site = new_site("sqlite")
+    config = site.folder / "project" / "checkrail.yaml"
+    config.write_text(config.read_text().replace("name: finished,", "name: finished, mode: async,"))
+    [server] = site.servers
+    server.kill()  # which was up before its config was changed
+    site.up()
+    run_id = start(server, {"after_run": "hold"})
+    site.reached("after_run", run_id)
+    assert site.ended(run_id)["status"] == "success"
+    server.kill()
+    site.go()
+    site.up()
+    settled(site)
+    check(site)
+    assert site.places(run_id).count("after_run") == 2

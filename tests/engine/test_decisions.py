@@ -17,7 +17,7 @@ from checkrail.engine.outcomes import (
     Stop,
 )
 from checkrail.engine.registry import HookRegistry
-from checkrail.engine.values import AssistantMessage
+from checkrail.engine.values import AssistantMessage, ToolCall
 
 
 async def fired(fn, point="before_run", value=None, **options):
@@ -257,3 +257,50 @@ async def test_what_a_hook_raises_tells_the_kind_of_failure(raised, failure):
     verdict = await fired(hook)
     assert verdict.records[1].failure == failure
     assert str(raised) in verdict.records[1].error
+
+
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+HIDDEN = {"type": "redacted_thinking", "data": "Zm9v"}
+SEARCH = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+CALLS = [ToolCall("c1", "look", {})]
+
+
+def spoken(text):
+    return {"type": "text", "text": text}
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "content_after"),
+    [
+        ([THOUGHT, spoken("a")], "b", [THOUGHT, spoken("b")]),
+        ([THOUGHT, HIDDEN], "b", [THOUGHT, HIDDEN, spoken("b")]),
+        ([THOUGHT, spoken("a"), SEARCH, spoken("c")], "b", [THOUGHT, spoken("b"), SEARCH]),
+        ([THOUGHT, "a"], "b", [THOUGHT, spoken("b")]),
+        ([THOUGHT, spoken("a")], "", [THOUGHT]),
+        ([spoken("a"), {"type": "refusal", "refusal": "no"}], "b", "b"),
+        ("a", "b", "b"),
+    ],
+)
+@pytest.mark.parametrize("goes_on", [{"tool_calls": CALLS}, {"stop_reason": "pause"}])
+async def test_a_text_leaves_the_thoughts_that_the_model_needs_to_go_on(
+    content, text, content_after, goes_on
+):
+    registry = HookRegistry()
+    registry.register(lambda event: Continue(text), "after_llm_call")
+    verdict = await registry.fire("after_llm_call", AssistantMessage(content, **goes_on))
+    assert verdict.value.content == content_after
+
+
+@pytest.mark.parametrize(
+    ("point", "calls", "outcome"),
+    [
+        ("after_llm_call", [], Continue("b")),
+        ("before_final_response", [], Continue("b")),
+        ("after_llm_call", CALLS, Continue("b", redacted=True)),
+    ],
+)
+async def test_of_a_final_or_redacted_answer_only_the_text_is_left(point, calls, outcome):
+    registry = HookRegistry()
+    registry.register(lambda event: outcome, point)
+    verdict = await registry.fire(point, AssistantMessage([THOUGHT, spoken("a")], calls))
+    assert verdict.value.content == "b"

@@ -4,9 +4,16 @@ import asyncio
 
 import pytest
 
-from checkrail.engine.errors import InvalidOutcomeError, UnreachableError
-from checkrail.engine.outcomes import Block, Continue, Retry, Stop
+from checkrail.engine.containment import contain_tasks
+from checkrail.engine.errors import (
+    CheckrailError,
+    InvalidOutcomeError,
+    TimedOutError,
+    UnreachableError,
+)
+from checkrail.engine.outcomes import Ask, Block, Continue, Reject, Retry, Stop
 from checkrail.engine.registry import HookRegistry
+from checkrail.engine.values import plain
 
 POINT = "on_result"  # it has all three lanes, and `continue` is its default
 
@@ -241,29 +248,220 @@ async def test_all_gates_run_after_one_has_failed():
 
 
 @cases
-async def test_at_the_end_of_a_query_no_failure_decides(fn, kind, sample):
+async def test_at_the_end_of_a_query_only_a_breach_decides(fn, kind, sample):
     registry = HookRegistry()
     registry.register(fn, "query_end", name="bad", timeout=0.01)
     registry.register(lambda event: Continue("changed"), "query_end", name="good")
     verdict = await registry.fire("query_end", sample("query_end"))
     assert verdict.records[1].kind == "hook_failed"
-    assert (verdict.decision, verdict.value.content) == ("continue", "changed")
+    if kind == "invalid":
+        assert (verdict.decision, verdict.code) == ("fail", "hook_invalid")
+    else:
+        assert (verdict.decision, verdict.value.content) == ("continue", "changed")
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("lane", ["transform", "gate", "observe"])
-@pytest.mark.parametrize("suspends", [False, True])
-def test_what_is_meant_for_the_process_is_passed_on(raised, lane, suspends, told):
-    registry, seen = HookRegistry(told.append), []
+def crash(event):
+    raise RuntimeError("broken")
 
+
+@pytest.mark.parametrize(
+    ("point", "options", "level"),
+    [
+        ("before_run", {}, "ERROR"),
+        ("before_run", {"on_error": "continue"}, "WARNING"),
+        ("before_run", {"lane": "observe"}, "WARNING"),
+        ("before_run", {"mode": "shadow"}, "WARNING"),
+        ("on_result", {}, "WARNING"),
+        ("on_result", {"lane": "gate"}, "ERROR"),
+        ("on_result", {"on_error": {"timeout": "block"}}, "WARNING"),
+        ("on_result", {"on_error": {"error": "block"}}, "ERROR"),
+        ("on_run_finish", {}, "WARNING"),
+        ("on_run_finish", {"on_error": "block"}, "ERROR"),
+        ("on_run_finish", {"on_error": {"timeout": "block"}}, "WARNING"),
+    ],
+)
+async def test_a_failure_is_a_warning_if_the_work_goes_on_and_an_error_if_not(
+    point, options, level, sample, caplog
+):
+    registry = HookRegistry()
+    registry.register(crash, point, **options)
+    fired = "after_run" if point == "on_run_finish" else point
+    await registry.fire(fired, sample(fired))
+    assert [record.levelname for record in caplog.records] == [level]
+
+
+async def test_an_observer_that_refuses_says_why():
+    def refuse(event):
+        raise Reject("the budget is spent")
+
+    registry = HookRegistry()
+    registry.register(refuse, POINT, lane="observe")
+    ending = (await registry.fire(POINT, {})).records[1]
+    assert "it returned Block (the budget is spent), but an observer can only" in ending.error
+
+
+class Own(BaseException):
+    pass
+
+
+lanes = pytest.mark.parametrize("lane", ["transform", "gate", "observe"])
+suspending = pytest.mark.parametrize("suspends", [False, True])
+
+
+def _raising(raised, *, suspends):
     async def hook(event):
         if suspends:
             await asyncio.sleep(0)
         raise raised
 
+    return hook
+
+
+@lanes
+@suspending
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, GeneratorExit])
+def test_what_is_meant_for_the_process_is_passed_on(raised, lane, suspends, told):
+    registry, seen = HookRegistry(told.append), []
+    hook = _raising(raised, suspends=suspends)
     registry.register(hook, POINT, name="h", lane=lane, on_error="continue")
     registry.register(lambda event: seen.append(1), POINT, name="next", lane=lane)
     with pytest.raises(raised):
         asyncio.run(registry.fire(POINT, {}))
     assert seen == []
     assert [record.kind for record in told] == ["hook_start", "hook_failed"]
+
+
+@lanes
+@suspending
+@pytest.mark.parametrize("raised", [SystemExit(3), Own("no"), asyncio.CancelledError()])
+def test_what_ends_processes_elsewhere_is_an_error_of_the_hook(raised, lane, suspends, told):
+    registry, seen = HookRegistry(told.append), []
+    hook = _raising(raised, suspends=suspends)
+    registry.register(hook, POINT, name="h", lane=lane, on_error="continue")
+    registry.register(lambda event: seen.append(1), POINT, name="next", lane=lane)
+    assert asyncio.run(registry.fire(POINT, {})).decision == "continue"
+    assert seen == [1]
+    failed = told[1]
+    assert (failed.hook, failed.kind, failed.failure) == ("h", "hook_failed", "error")
+    assert type(raised).__name__ in failed.error
+
+
+@lanes
+@suspending
+def test_an_interrupt_is_an_error_of_the_hook_where_the_process_is_ours(lane, suspends, told):
+    registry = HookRegistry(told.append)
+    hook = _raising(KeyboardInterrupt, suspends=suspends)
+    registry.register(hook, POINT, name="h", lane=lane, on_error="continue")
+
+    async def fire():
+        contain_tasks()
+        return await registry.fire(POINT, {})
+
+    assert asyncio.run(fire()).decision == "continue"
+    assert (told[1].failure, told[1].error) == ("error", "KeyboardInterrupt: ")
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), Own("no"), KeyboardInterrupt()])
+async def test_a_condition_that_ends_processes_elsewhere_closes_its_gate(raised):
+    contain_tasks()
+    registry = HookRegistry()
+
+    def when(event):
+        raise raised
+
+    registry.register(lambda event: None, POINT, name="h", lane="gate", when=when)
+    verdict = await registry.fire(POINT, {})
+    assert (verdict.decision, verdict.hook) == ("block", "h")
+    assert type(raised).__name__ in verdict.reason
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), Own("no"), KeyboardInterrupt()])
+async def test_a_hook_in_a_thread_or_in_the_background_ends_no_process(raised, told):
+    contain_tasks()
+    registry = HookRegistry(told.append)
+
+    def hook(event):
+        raise raised
+
+    registry.register(hook, POINT, name="thread", thread=True)
+    registry.register(hook, POINT, name="background", lane="observe", background=True)
+    await registry.fire(POINT, {})
+    await registry.aclose()
+    failed = {record.hook: record.failure for record in told if record.failure}
+    assert failed == {"thread": "error", "background": "error"}
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), Own("no"), asyncio.CancelledError()])
+async def test_a_sink_that_ends_processes_elsewhere_only_loses_a_record(raised, told, caplog):
+    def sink(record):
+        raise raised
+
+    registry = HookRegistry([sink, told.append])
+    registry.register(lambda event: None, POINT, name="h")
+    assert (await registry.fire(POINT, {})).decision == "continue"
+    assert [record.hook for record in told] == ["h", "h"]
+    assert "a record sink failed" in caplog.text
+
+
+def test_an_interrupt_in_a_sink_is_passed_on():
+    def sink(record):
+        raise KeyboardInterrupt
+
+    registry = HookRegistry(sink)
+    registry.register(lambda event: None, POINT, name="h")
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(registry.fire(POINT, {}))
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), Own("no"), asyncio.CancelledError()])
+async def test_a_question_whose_handler_ends_processes_elsewhere_is_refused(raised):
+    async def handler(question):
+        raise raised
+
+    registry = HookRegistry(ask=handler)
+    registry.register(lambda event: Ask("May it?"), POINT, name="h")
+    verdict = await registry.fire(POINT, {})
+    assert (verdict.decision, verdict.code) == ("block", "ask_failed")
+    assert type(raised).__name__ in verdict.reason
+
+
+class Exiting:
+    def model_dump(self, mode):
+        raise SystemExit(3)
+
+
+class Interrupting:
+    def model_dump(self, mode):
+        raise KeyboardInterrupt
+
+
+def test_a_value_that_ends_processes_elsewhere_is_told_by_its_type():
+    assert "Exiting" in str(plain({"a": Exiting()}))
+    with pytest.raises(KeyboardInterrupt):
+        plain({"a": Interrupting()})
+
+
+async def test_what_a_hook_waited_for_can_time_out_too():
+    async def waits(event):
+        raise TimedOutError("the run r1 took longer than 5 s")
+
+    registry = HookRegistry()
+    registry.register(waits, POINT, name="h", on_error="block")
+    verdict = await registry.fire(POINT, {})
+    assert (verdict.decision, verdict.status, verdict.code) == ("block", 504, "hook_timeout")
+    assert verdict.reason == f"hook 'h' at {POINT} timed out: the run r1 took longer than 5 s"
+    assert verdict.records[1].failure == "timeout"
+
+
+async def test_a_caller_reads_what_is_public_of_an_error():
+    class Odd(CheckrailError):
+        public = "the moon is full"
+
+    async def howls(event):
+        raise Odd("at 10.0.0.7")
+
+    registry = HookRegistry()
+    registry.register(howls, POINT, name="h", on_error="block")
+    verdict = await registry.fire(POINT, {})
+    assert verdict.reason == f"hook 'h' at {POINT} failed: the moon is full"
+    assert verdict.records[1].error == "Odd: at 10.0.0.7"

@@ -1,9 +1,10 @@
 """What is handed out cannot be damaged, and is still a dict or a list to everybody else."""
 
 import copy
+import heapq
 import json
 import pickle
-from collections import OrderedDict, UserDict
+from collections import OrderedDict, UserDict, namedtuple
 from types import MappingProxyType
 
 import pytest
@@ -75,6 +76,54 @@ def test_making_one_anew_in_place_changes_nothing():
     frozen.__init__({"b": 2})
     items.__init__([2])
     assert (frozen, items) == ({"a": 1}, [1])
+
+
+def test_another_class_cannot_be_given_to_one():
+    class Dict(dict):
+        __slots__ = ()
+
+    class List(list):
+        __slots__ = ()
+
+    for frozen, other in ((freeze({"a": 1}), Dict), (freeze([1]), List)):
+        with pytest.raises(FrozenError):
+            frozen.__class__ = other
+        with pytest.raises(FrozenError):
+            del frozen.__class__
+
+
+Point = namedtuple("Point", "x y")  # noqa: PYI024 - what users have
+
+
+class Triple(tuple):
+    __slots__ = ()
+
+
+def test_named_tuples_are_frozen_in_depth():
+    frozen = freeze({"at": Point([1], {"a": [2]})})
+    assert frozen == {"at": Point([1], {"a": [2]})}
+    assert type(frozen["at"]) is Point
+    with pytest.raises(FrozenError):
+        frozen["at"].x.append(2)
+    with pytest.raises(FrozenError):
+        frozen["at"].y["a"].append(2)
+    made = copy.deepcopy(frozen)
+    made["at"].x.append(2)
+    assert (made["at"].x, frozen["at"].x) == ([1, 2], [1])
+
+
+def test_other_tuples_are_objects_of_their_class():
+    given = Triple([[1], 2, 3])
+    assert freeze(given) is given
+    assert thaw(given) is given
+
+
+def test_what_goes_around_the_class_cannot_be_refused():
+    """Known: a subclass of dict or list cannot refuse these; docs/writing-hooks.md says so."""
+    items, data = freeze([2]), freeze({})
+    heapq.heappush(items, 1)
+    dict.__setitem__(data, "a", 1)
+    assert (items, data) == ([1, 2], {"a": 1})
 
 
 json_data = st.recursive(

@@ -66,6 +66,76 @@ async def test_the_second_parameter_of_a_class(hook, value):
     assert (await registry.fire(POINT, "x", run_id="r")).value == value
 
 
+class ByMethods(Hook):
+    def name(self):
+        return "by methods"
+
+    def points(self):
+        return ["on_result"]
+
+    def lane(self):
+        return "gate"
+
+    def priority(self):
+        return 7
+
+    def timeout(self):
+        return 2
+
+    def on_error(self):
+        return {"timeout": "continue"}
+
+    def tools(self):
+        return None
+
+    def when(self, event):
+        return event.value != "skip"
+
+    def execute(self, event):
+        return Block("no")
+
+
+class ByProperties(WithValue):
+    points = ()
+
+    @property
+    def name(self):
+        return "by properties"
+
+    @property
+    def hook_points(self):
+        return "on_result"
+
+
+async def test_a_class_says_its_options_by_methods():
+    registry = HookRegistry()
+    spec = registry.register(ByMethods())
+    assert (spec.name, spec.lane, spec.priority, spec.timeout) == ("by methods", "gate", 7, 2)
+    assert spec.on_error == {"timeout": "continue"}
+    assert (await registry.fire(POINT, "x")).decision == "block"
+    assert (await registry.fire(POINT, "skip")).decision == "continue"  # `when` is a condition
+
+
+def test_a_class_says_its_options_by_properties():
+    spec = HookRegistry().register(ByProperties())
+    assert (spec.name, [place.point for place in spec.places]) == ("by properties", ["on_result"])
+
+
+@pytest.mark.parametrize("wrong", [7, ["a"], object()])
+def test_a_name_that_is_no_text_is_refused(wrong):
+    class Odd(WithValue):
+        def name(self):
+            return wrong
+
+    with pytest.raises(HookRefusedError, match="'Odd' was refused: its name is"):
+        HookRegistry().register(Odd())
+
+
+def test_the_place_of_a_class_with_a_context_is_that_of_its_method():
+    spec = HookRegistry().register(WithContext())
+    assert spec.source.startswith(__file__)
+
+
 def test_a_class_without_execute_is_refused():
     with pytest.raises(HookRefusedError, match=r"'Hook'.*execute"):
         HookRegistry().register(Hook(), POINT)

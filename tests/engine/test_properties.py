@@ -299,7 +299,7 @@ class Model:
             return "go"
         does = plan.on_error
         if does is None and failure == "invalid":
-            does = "fail" if self.may else "continue"
+            does = "fail"
         if does is None:
             closed = plan.lane == "gate" or self.point == "before_run"
             does = "block" if closed else "continue"

@@ -4,12 +4,14 @@ import asyncio
 import json
 import time
 import uuid
+from datetime import UTC, datetime
 
 import pytest
 
 from checkrail.engine.outcomes import Ask, Block, Continue, Fail, Replace, Retry, Stop
+from checkrail.engine.records import iso_time
 from checkrail.engine.registry import HookRegistry
-from checkrail.engine.values import digest
+from checkrail.engine.values import RunResult, digest
 
 POINT = "on_result"
 
@@ -46,6 +48,17 @@ async def test_every_call_leaves_a_start_and_one_ending(point, answer, kind, sam
     registry.register(lambda event: answer, point, name="h")
     verdict = await registry.fire(point, sample(point))
     assert kinds(verdict.records) == kinds(told) == ["hook_start", kind]
+
+
+@pytest.mark.parametrize("hook", [lambda event: None, suspends, fails, lambda event: Block("x")])
+async def test_both_records_of_a_call_say_when_it_started(hook, told):
+    registry = HookRegistry(told.append)
+    for name in ("first", "second"):
+        registry.register(hook, POINT, name=name, lane="gate")
+    await registry.fire(POINT, {})
+    starts = {record.hook: record.started for record in told if record.kind == "hook_start"}
+    assert [record.started for record in told] == [starts[record.hook] for record in told]
+    assert starts["first"] < starts["second"]
 
 
 @pytest.mark.parametrize("behaviour", ["continue", "block"])
@@ -179,6 +192,9 @@ async def test_on_the_wire(sample):
     assert (start["event_type"], changed["event_type"]) == ("hook_start", "hook_complete")
     assert start["record_id"] == verdict.records[0].record_id
     assert {"record_id", "time"} <= start.keys()
+    when = datetime.fromisoformat(start["timestamp"])
+    assert (when.tzinfo, start["timestamp"][-1]) == (UTC, "Z")
+    assert when.timestamp() == pytest.approx(start["time"], abs=0.001)
     assert (changed["decision"], changed["action"]) == ("continue", "continue")
     assert changed["before"]["args"] == {"q": "x"}
     assert changed["after"]["args"] == {"q": "y"}
@@ -199,6 +215,33 @@ async def test_failures_shadows_and_overruns_on_the_wire():
     assert failed["on_error_behavior"] == "block"
     assert "decision" not in failed
     assert overran["overran"] is True
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [("block", "block"), ("continue", "continue"), ({"timeout": "block"}, "continue")],
+)
+async def test_what_a_finish_hook_says_of_failures_is_shown_as_it_says_it(said, shown, caplog):
+    registry = HookRegistry()
+    registry.register(fails, "on_run_finish", name="f", on_error=said)
+    verdict = await registry.fire("after_run", RunResult())
+    assert verdict.decision == "continue"
+    assert verdict.records[1].wire()["on_error_behavior"] == shown
+    assert f"(on_error: {shown})" in caplog.text
+    level = "ERROR" if shown == "block" else "WARNING"
+    assert [record.levelname for record in caplog.records] == [level]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "1970-01-01T00:00:00.000Z"),
+        (1737282600.25, "2025-01-19T10:30:00.250Z"),
+        (1737282600.9999, "2025-01-19T10:30:01.000Z"),
+    ],
+)
+def test_times_are_iso_8601_in_utc(seconds, text):
+    assert iso_time(seconds) == text
 
 
 async def test_how_many_messages_were_injected(sample):

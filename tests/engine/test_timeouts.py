@@ -178,6 +178,47 @@ async def test_a_hook_that_suspends_and_then_blocks_past_its_time_does_not_go_un
     assert ending.failure == "timeout" or ending.overran
 
 
+async def test_a_hook_that_overran_is_counted_and_logged_with_what_to_do(caplog):
+    registry = HookRegistry()
+    registry.register(lambda event: None, POINT, name="quick")
+    registry.register(blocks_for_long, POINT, name="slow", timeout=0.01)
+    for _ in range(3):
+        await registry.fire(POINT, {})
+    [told] = [each.getMessage() for each in caplog.records if "event loop" in each.getMessage()]
+    assert told.startswith(f"hook 'slow' at {POINT} held the event loop for ")
+    assert "timeout is 0.01 s" in told
+    assert "thread: true" in told
+    assert {name: each.count for name, each in registry.overruns.items()} == {"slow": 3}
+
+
+async def test_an_observer_in_the_background_that_overran_is_logged(caplog):
+    registry = HookRegistry()
+    registry.register(
+        blocks_the_loop_of, POINT, name="slow", timeout=0.01, lane="observe", background=True
+    )
+    await registry.fire(POINT, {})
+    await registry.aclose()
+    assert "hook 'slow' at " in caplog.text
+
+
+def blocks_the_loop_of(event):
+    blocks_the_loop()
+
+
+async def test_hooks_that_are_waited_for_or_in_a_thread_hold_nobody_up(caplog):
+    registry = HookRegistry()
+    registry.register(blocks_the_loop_of, POINT, name="thread", timeout=5, thread=True)
+    registry.register(lambda event: None, POINT, name="quick", timeout=0.01)
+    registry.register(waits_for_ever, POINT, name="late", timeout=0.01)
+    await registry.fire(POINT, {})
+    assert registry.overruns == {}
+    assert "event loop" not in caplog.text
+
+
+async def waits_for_ever(event):
+    await asyncio.sleep(60)
+
+
 async def test_a_hook_in_time_did_not_overrun():
     registry = HookRegistry()
     registry.register(lambda event: None, POINT)

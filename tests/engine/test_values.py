@@ -30,7 +30,7 @@ FIELDS = {
     AssistantMessage: "content tool_calls model usage stop_reason metadata",
     ToolCall: "id name args context",
     ToolResult: "id name content is_error error duration_ms",
-    AgentResponse: "content output messages usage stop_reason error",
+    AgentResponse: "content output messages usage stop_reason error finish",
     RunResult: "status output input usage duration_ms attempt",
     RunError: "status error error_type input usage duration_ms attempt",
 }

@@ -9,6 +9,7 @@ import pytest
 from checkrail.engine.errors import HookRefusedError
 from checkrail.engine.outcomes import Block, Continue
 from checkrail.engine.registry import HookRegistry
+from checkrail.engine.values import ToolCall
 
 POINT = "on_result"
 
@@ -193,3 +194,19 @@ def test_a_pattern_that_is_none_is_refused():
 def test_a_tool_matcher_where_there_is_no_tool_is_refused():
     with pytest.raises(HookRefusedError, match=r"'h'.*tools.*on_result"):
         HookRegistry().register(print, POINT, name="h", tools="search")
+
+
+@pytest.mark.parametrize("tools", ["*x", "/x/", re.compile("x")])
+async def test_a_name_that_is_too_long_for_patterns_is_a_failure(tools):
+    registry = HookRegistry()
+    registry.register(lambda event: None, "before_tool_call", name="h", lane="gate", tools=tools)
+    verdict = await registry.fire("before_tool_call", ToolCall("c", "a" * 1001))
+    assert verdict.decision == "block"
+    assert "too long to be matched" in str(verdict.records[-1])
+
+
+async def test_a_long_name_that_is_written_out_is_matched():
+    registry = HookRegistry()
+    registry.register(lambda event: Block("no"), "before_tool_call", name="h", tools="a" * 1001)
+    verdict = await registry.fire("before_tool_call", ToolCall("c", "a" * 1001))
+    assert verdict.reason == "no"

@@ -57,6 +57,27 @@ class Behaviours:
 
     @apis
     @ways
+    async def test_a_block_says_when_to_ask_again(self, place, name, stream):
+        later = {"block": "Come back later", "status": 429, "retry_after": 6.5}
+        await place.rules(before_llm_call=[later])
+        got = await place.ask(name, stream=stream)
+        assert (got.status, got.headers["retry-after"]) == (429, "7")
+        assert "Come back later" in got.heard.error["message"]
+
+    @apis
+    @ways
+    async def test_a_rule_for_a_model_holds_under_the_name_that_was_asked(
+        self, place, name, stream
+    ):
+        hide = {"models": [place.models[name]], "redact": "/quick/"}
+        await place.rules(after_llm_call=[hide])
+        place.provider.say(Say(TEXT, model="model-1-2026-11-16"))
+        got = await place.ask(name, stream=stream)
+        assert (got.status, "[redacted]" in got.heard.text) == (200, True)
+        assert b"quick" not in got.raw
+
+    @apis
+    @ways
     async def test_an_answer_without_calls_left_ends_as_a_plain_one(self, place, name, stream):
         await place.rules(before_tool_call=[LIMIT])
         place.provider.say(Say("", [TRANSFER]))

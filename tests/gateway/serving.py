@@ -22,10 +22,10 @@ FORMATS = ("chat", "messages", "responses")
 
 
 @contextlib.contextmanager
-def serving(app: Any, http: str = "auto") -> Iterator[str]:
+def serving(app: Any, http: str = OPTIONS["http"]) -> Iterator[str]:
     """Serve an app, by this implementation of HTTP; gives its address."""
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
-        running = uvicorn.Server(uvicorn.Config(app, http=http, **OPTIONS))
+        running = uvicorn.Server(uvicorn.Config(app, **{**OPTIONS, "http": http}))
         thread = threading.Thread(target=running.run, args=([listener],), daemon=True)
         thread.start()
         try:
@@ -47,7 +47,7 @@ def gateway_at(
     registry: HookRegistry | None = None,
     door: Door | None = None,
     wrap: Callable[[Any], Any] = lambda app: app,
-    http: str = "auto",
+    http: str = OPTIONS["http"],
     **settings: Any,
 ) -> Iterator[str]:
     """Serve a gateway to some upstreams; gives its address."""

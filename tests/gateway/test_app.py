@@ -342,6 +342,14 @@ async def test_models_of_several_upstreams_are_one_list(provider, client):
             assert names == ["model-2", "model-3", "other"]
 
 
+async def test_models_are_listed_by_the_names_that_callers_use(provider, client):
+    places = (UpstreamConfig("groq", "chat", provider.url, ("groq/*", "model-2"), retries=0),)
+    with gateway_at(*places) as address:
+        _, _, body = await called(client, "GET", f"{address}/v1/models")
+    names = [each["id"] for each in json.loads(body)["data"]]
+    assert names == ["groq/model-1", "groq/model-2"]
+
+
 async def test_when_no_upstream_has_a_list_the_first_failure_is_told(provider, client):
     provider.say(Fail(401, "who are you"), Fail(401, "who are you"))
     places = (

@@ -10,6 +10,7 @@ import pytest
 
 from checkrail import Block, Continue, Fail, Replace, Retry, Stop
 from checkrail.config.gateway import PriceConfig
+from checkrail.engine.containment import contain_tasks
 from checkrail.gateway.exchange import Reply
 
 from .dialects import DIALECTS
@@ -488,3 +489,23 @@ async def test_where_it_depends_on_the_model_it_goes_to_who_takes_it(dialect, pr
         )
         assert (await talk.ask(body)).status == 200
         assert provider.last.json["model"] == "test-2"
+
+
+class TestExits:
+    """Code of a hook that would end the process is an error of that hook."""
+
+    @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), BaseException("own")])
+    @pytest.mark.parametrize("point", ["before_llm_call", "after_llm_call", "before_tool_call"])
+    async def test_a_hook_that_exits_fails_and_the_call_goes_on(self, talk, point, error):
+        contain_tasks()  # as a gateway does that is served
+        called = []
+
+        async def leave(event):
+            called.append(event.point)
+            raise error
+
+        talk.hooks.register(leave, point, name="leaves", on_error="continue")
+        talk.provider.say(Say("Hi", [SEARCH]))
+        got = await talk.ask()
+        assert called
+        assert (got.status, got.heard.text) == (200, "Hi")

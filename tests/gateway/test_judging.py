@@ -191,7 +191,7 @@ class TestAnswers:
             lambda event, message: Continue("[redacted]", redacted=True), "after_llm_call"
         )
         registry.register(lambda event: seen.append(event.value), "after_llm_call", lane="observe")
-        await judge(registry).cut_off(dataclasses.replace(ANSWER, content="half a secr"))
+        await judge(registry).cut_off(HELLO, dataclasses.replace(ANSWER, content="half a secr"))
         assert [message.content for message in seen] == ["[redacted]"]
 
 
@@ -221,7 +221,9 @@ class TestToolCalls:
         note = {"type": "text", "text": "transfer was not called: too much"}
         assert message.content == [thought, note]
 
-    @pytest.mark.parametrize(("stop", "plain"), [("tool_calls", "stop"), ("tool_use", "end_turn")])
+    @pytest.mark.parametrize(
+        ("stop", "plain"), [("tool_calls", "stop"), ("tool_use", "stop"), (7, None)]
+    )
     async def test_a_blocked_call_is_left_out(self, registry, stop, plain):
         block_transfers(registry)
         given = dataclasses.replace(CALLS, tool_calls=CALLS.tool_calls[:1], stop_reason=stop)

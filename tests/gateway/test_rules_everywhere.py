@@ -45,7 +45,7 @@ class Cut:
     def route(self, format: str, model: str | None) -> Cut:
         return self
 
-    async def send(self, *_: Any) -> Cut:
+    async def send(self, *_: Any, **_more: Any) -> Cut:
         return self
 
     async def chunks(self) -> AsyncIterator[bytes]:

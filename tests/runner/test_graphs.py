@@ -1,6 +1,7 @@
 """Graphs on a runner: their checkpoints are where the server's are, which takes PostgreSQL."""
 
 import pytest
+from tests.processes import until
 
 from .conftest import started
 
@@ -22,7 +23,9 @@ def test_a_graph_runs_there_and_its_state_is_on_the_server(place, runner):
     assert ended["output"] == {"steps": ["given", "first", "second"], "pid": runner.pid}
     state = place.asking.client.get(f"/threads/{ended['thread_id']}/state").json()
     assert state["values"] == ended["output"]
-    history = place.asking.client.post(f"/threads/{ended['thread_id']}/history", json={}).json()
+    history = place.asking.client.post(
+        f"/threads/{ended['thread_id']}/history", json={"limit": 10}
+    ).json()
     assert len(history) == 4
 
 
@@ -66,3 +69,52 @@ def test_hooks_hold_in_the_tools_and_on_the_result_of_a_graph(place, runner):
     assert [line.count('"signed":true') for line in ruled] == [1]
     decisions = [each.get("decision") for each in place.asking.records(ended["run_id"])]
     assert "block" in decisions
+
+
+OWN_SAVER = (
+    "\ncheckpointer: {path: './graphs.py:own_saver'}\nenv: {allow: [CHECKRAIL_DATABASE_URL]}\n"
+)
+
+
+@pytest.mark.parametrize("more", ["", OWN_SAVER], ids=["our saver", "the project's own saver"])
+def test_a_runner_that_was_frozen_takes_no_thread_back(new_database, tmp_path, more):
+    with started(new_database("postgres"), tmp_path) as place:
+        if more:
+            config = place.server.config
+            config.write_text(config.read_text() + more)
+            place.server.restart()
+        client, asking, first = place.asking.client, place.asking, place.runner()
+        threads = [client.post("/threads", json={}).json()["thread_id"] for _ in range(4)]
+        file = tmp_path / "go"
+        body = {"assistant_id": "waiting", "input": {"file": str(file)}, "durability": "sync"}
+
+        def run(thread):
+            return asking.answered(client.post(f"/threads/{thread}/runs", json=body))["run_id"]
+
+        def ended_by(runner, runs):
+            for ended in map(asking.ended, runs):
+                assert (ended["status"], ended["output"]["pid"]) == ("success", runner.pid)
+
+        stale = [run(thread) for thread in threads]
+        until(file.with_name(f"go.{first.pid}").exists, "the second step")
+
+        def steps_of(thread):
+            return client.get(f"/threads/{thread}/state").json()["values"].get("steps")
+
+        until(lambda: all(steps_of(thread) for thread in threads), "their first steps")
+        first.freeze()
+        second = place.runner()
+        until(file.with_name(f"go.{second.pid}").exists, "the other runner")
+        file.touch()  # for the frozen one too, as soon as it wakes up
+        ended_by(second, stale)
+        ended_by(second, [run(thread) for thread in threads])
+        first.thaw()
+        first.await_registered(2)
+        second.stop()
+        ended_by(first, [asking.run("waiting", {"file": str(file)})])
+        for thread in threads:
+            history = client.post(f"/threads/{thread}/history", json={"limit": 100}).json()
+            assert history[0]["values"]["steps"] == ["first", "waited"] * 2
+            parents = [(each["parent_checkpoint"] or {}).get("checkpoint_id") for each in history]
+            ids = [each["checkpoint"]["checkpoint_id"] for each in history]
+            assert parents == [*ids[1:], None]

@@ -29,6 +29,14 @@ def test_hooks_of_an_agent_that_is_a_tool_hold_in_it(place, runner):
     assert [each["reason"] for each in blocked] == ["the safe is private"]
 
 
+def test_a_rule_for_a_model_holds_under_all_its_names(place, runner):
+    ended = place.asking.wait("routed", {"prompt": "look"})
+    assert ended["status"] == "success", ended
+    told = place.asking.records(ended["run_id"])
+    blocked = [each["reason"] for each in told if each.get("decision") == "block"]
+    assert blocked == ["not with scripted"]
+
+
 def test_what_hooks_change_and_redact_is_changed_there(place, runner):
     ended = place.asking.wait("changed", {"prompt": "look"})
     assert ended["status"] == "success", ended

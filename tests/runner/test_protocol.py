@@ -54,6 +54,31 @@ def test_a_poll_says_which_run_is_to_be_stopped_once(place, speaker):
     assert (ended["phase"], ended["usage"]) == ("cancelled", {"m": {"total_tokens": 3}})
 
 
+@pytest.mark.parametrize("reported", [26, None], ids=["with a report", "without"])
+def test_usage_is_kept_as_it_comes_in_and_given_to_the_next_attempt(place, reported):
+    first, second = (Speaker(place, agents=["restarts"]) for _ in range(2))
+    run_id = place.asking.run("restarts", {})
+    run = first.claim()
+    assert run["usage"] is None
+    told = [1, "custom", [], {"step": 1}]
+    for total, events in ((5, [told]), (13, [told]), (13, [])):  # some of it is said again
+        usage = {"m": {"total_tokens": total}}
+        assert first.say(run, "events", events=events, usage=usage).status_code == 204
+    assert place.asking.get(run_id)["usage"] == {"m": {"total_tokens": 13}}
+    assert first.say(run, "events", events=[], usage={"m": 13}).status_code == 422
+    first.client.post(
+        "/runner/deregister", params={"holding": run_id}, headers=first.headers
+    ).raise_for_status()
+    again = second.claim()
+    assert (again["attempt"], again["usage"]) == (2, {"m": {"total_tokens": 13}})
+    late = first.say(run, "events", events=[], usage={"m": {"total_tokens": 99}})
+    assert late.status_code == 410
+    usage = {} if reported is None else {"usage": {"m": {"total_tokens": reported}}}
+    assert second.say(again, "completed", output=1, **usage).status_code == 204
+    assert place.asking.ended(run_id)["usage"] == {"m": {"total_tokens": reported or 13}}
+    second.leave()
+
+
 def test_a_run_that_was_lost_on_the_way_is_sent_again(place, speaker):
     run_id = place.asking.run("where")
     speaker.claim()
@@ -66,14 +91,57 @@ def test_a_run_that_was_lost_on_the_way_is_sent_again(place, speaker):
     speaker.say(run, "completed", output=1)
 
 
-def test_a_report_that_is_repeated_is_taken_as_the_first_was(place, speaker):
+REPORTS = {
+    "completed": {"output": "first"},
+    "failed": {"error": "it broke"},
+    "stopped": {},
+}
+
+
+@pytest.mark.parametrize("first", REPORTS)
+def test_a_report_is_taken_again_as_it_was_and_no_other_after_it(place, speaker, first):
     run_id = place.asking.run("where")
     run = speaker.claim()
-    assert speaker.say(run, "completed", output="first").status_code == 204
-    assert speaker.say(run, "completed", output="second").status_code == 204
-    assert place.asking.ended(run_id)["output"] == "first"
-    assert speaker.say(run, "completed", output="third").status_code == 204
-    assert place.asking.get(run_id)["output"] == "first"
+    others = {
+        **{(what, str(said)): said for what, said in REPORTS.items() if what != first},
+        ("completed", "another"): {"output": "second"},
+        ("failed", "another"): {"error": "it broke again"},
+        ("stopped", "another"): {"usage": {"m": {"total_tokens": 1}}},
+        ("left", ""): {"memo": {}},
+        ("events", ""): {"events": [[1, "custom", [], 1]]},
+        ("points", ""): {"point": "before_tool_call", "value": {}},
+        ("heartbeat", ""): {},
+    }
+
+    def repeated():
+        assert speaker.say(run, first, **REPORTS[first]).status_code == 204
+        for (what, _), said in others.items():
+            answer = speaker.say(run, what, **said)
+            assert (answer.status_code, answer.json()["error"]) == (409, "lease_lost"), what
+
+    repeated()
+    ended = place.asking.ended(run_id)
+    repeated()
+    assert place.asking.get(run_id) == ended
+    assert ended["status"] == {"completed": "success", "failed": "error"}.get(first, "interrupted")
+
+
+@pytest.mark.parametrize("event", ["end", "approval", "hook_complete", "metadata", "error", "step"])
+def test_events_that_are_the_servers_are_refused_wherever_a_runner_says_them(place, speaker, event):
+    run_id = place.asking.run("where")
+    run = speaker.claim()
+    for what, said in {
+        "events": {"events": [[1, "custom", [], 1], [2, event, [], {"status": "success"}]]},
+        "completed": {"output": 1, "held": [["custom", [], 1], [event, [], {}]]},
+    }.items():
+        answer = speaker.say(run, what, **said)
+        assert answer.status_code == 422
+        assert f"a runner cannot tell {event!r} events" in answer.json()["message"]
+    assert speaker.say(run, "events", events=[[1, "values", [], 1]]).status_code == 204
+    assert speaker.say(run, "completed", output=2).status_code == 204
+    assert place.asking.ended(run_id)["output"] == 2
+    told = place.asking.client.get(f"/runs/{run_id}/events").text
+    assert told.count(f"event: {event}\n") == (event in ("metadata", "end"))
 
 
 def test_a_report_under_another_lease_is_refused(place, speaker):

@@ -178,7 +178,7 @@ class Open:
     async def events(self, run) -> list[Any]:
         """The events of a run that are kept."""
         run_id = run if isinstance(run, str) else run["run_id"]
-        return await self.read(lambda reads: events.after(reads, run_id, 0, 100_000))
+        return await self.read(lambda reads: events.after(reads, run_id, 0, 100_000, 2**40))
 
     async def followed(self, run, after=0) -> list[Any]:
         """The events of a run as a client gets them."""
@@ -257,7 +257,9 @@ class World:
         return await self._stack.enter_async_context(self.opened(graphs, *hooks, **settings))
 
     @contextlib.asynccontextmanager
-    async def opened(self, graphs, *hooks, allow=(), agents=(), functions=None, **settings: Any):
+    async def opened(
+        self, graphs, *hooks, allow=(), agents=(), functions=None, store=None, **settings: Any
+    ):
         """Open a service; `agents` are those that have more to say than their graph.
 
         `functions` are what procedural agents do, by their names.
@@ -274,7 +276,7 @@ class World:
         async with open_runs(
             self.place.url,
             registry=registry,
-            graphs=Graphs(graphs, self.saver),
+            graphs=Graphs(graphs, self.saver, store),
             checkpointer=self.saver,
             settings=replace(QUICK, **settings),
             outbound=outbound,

@@ -36,7 +36,8 @@ async def test_a_run_says_who_asked_for_what(served):
     kept = await served.row(row)
     assert (kept["owner"], kept["user"]["email"]) == ("ada", "ada@example.com")
     assert (kept["agent_name"], kept["thread_id"]) == ("say", thread)
-    assert (kept["metadata"], kept["input"]) == ({"tag": "t"}, {"text": "x"})
+    ids = {"created_by": "system", "graph_id": "say", "assistant_id": kept["assistant_id"]}
+    assert (kept["metadata"], kept["input"]) == ({"tag": "t", **ids}, {"text": "x"})
     assert (kept["kwargs"]["config"], kept["origin"]) == ({"tags": ["a"]}, "api")
 
 
@@ -59,18 +60,19 @@ async def test_an_assistant_brings_its_config_and_what_a_request_says_goes_over_
         row["assistant_id"], {"text": "x"}, config={"configurable": {"b": 2}}, metadata={"k": "v"}
     )
     assert made["kwargs"]["config"] == {"configurable": {"a": 1, "b": 2}, "tags": ["own"]}
-    assert made["kwargs"]["context"] == {"tone": "plain"}
-    assert made["metadata"] == {"team": "x", "k": "v"}
+    assert made["kwargs"]["context"] == {"tone": "plain", "b": 2}
+    ids = {"graph_id": "say", "assistant_id": row["assistant_id"]}
+    assert made["metadata"] == {"team": "x", "k": "v", **ids}
 
 
 async def test_an_unknown_assistant_is_not_found(served):
-    with pytest.raises(NotFoundError, match=r"there is no assistant 'nobody'.*say"):
+    with pytest.raises(NotFoundError, match="assistant 'nobody' not found"):
         await served.admit("nobody")
 
 
 async def test_an_unknown_thread_is_not_found_unless_it_may_be_made(served):
     thread = "5d1e4c3a-7f0d-4f0e-9c57-3a4f0c6d2b11"
-    with pytest.raises(NotFoundError, match="there is no thread"):
+    with pytest.raises(NotFoundError, match=r"thread '.*' not found"):
         await served.admit("say", {"text": "x"}, thread)
     await served.run("say", {"text": "x"}, thread, if_not_exists="create", metadata={"k": "v"})
     made = await served.thread_row(thread)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from checkrail.runs.errors import NotFoundError
+from checkrail.runs.graphs.fences import StaleRunError
 from checkrail.store import runs
 
 from .support import Gate, chain, say, until
@@ -141,7 +142,12 @@ async def test_a_run_that_does_not_unwind_holds_its_thread_until_its_grace_is_ov
     ended = await served.over(row)
     assert (ended["phase"], ended["unwound"]) == ("cancelled", False)
     assert (await served.over(following))["status"] == "success"
+    left_behind = [task for task in asyncio.all_tasks() if "Executor._body" in repr(task)]
+    assert len(left_behind) == 1
     gate.open.set()
+    await asyncio.wait(left_behind)
+    assert isinstance(left_behind[0].exception(), StaleRunError)
+    assert (await served.state("say", thread))["said"] == ["b"]  # and not what came too late
 
 
 async def test_a_run_that_is_over_stays_as_it_is(world):

@@ -148,8 +148,16 @@ async def test_timeout_seconds_is_the_time_of_the_run_that_follows(world):
         await asyncio.sleep(60)
 
     served = await opened(world, slow, timeout_seconds=0.2)
-    await served.run("first", {"text": "hi"})
+    ended = await served.run("first", {"text": "hi"})
     assert (await follower(served))["status"] == "timeout"
+
+    async def recorded():
+        found = await served.records(ended)
+        return found[1] if len(found) > 1 else None
+
+    failed = await until(recorded, "the hook's end")
+    assert (failed["event_type"], failed["failure"]) == ("hook_failed", "timeout")
+    assert "took longer than 0.2 s" in failed["error"]
 
 
 async def test_agents_are_chained_one_after_the_other(world):

@@ -1,6 +1,7 @@
 """What comes by the clock: crons, scheduled runs, and the end of what is too old."""
 
 import time
+from functools import partial
 
 import pytest
 from sqlalchemy import update
@@ -10,9 +11,9 @@ from checkrail.engine.records import uuid7
 from checkrail.runs.admission import own_assistant
 from checkrail.runs.errors import InvalidError
 from checkrail.runs.requests import Idempotency
-from checkrail.runs.retention import Retention
+from checkrail.runs.retention import Retention, forget_expired
 from checkrail.runs.schedule import next_time
-from checkrail.store import crons, idempotency, records, runs
+from checkrail.store import crons, idempotency, keys, records, runs
 from checkrail.store.tables import runs as table
 
 from .support import Gate, chain, say, until
@@ -72,6 +73,22 @@ async def test_a_cron_that_is_due_runs_as_its_owner_and_is_set_to_its_next_time(
     assert after["last_error"] is None
 
 
+async def test_a_cron_that_takes_each_process_down_is_left_out_until_its_next_time(world):
+    served = await world.open({"say": chain(say)})
+    stranded = {"occurrence": time.time() - 300, "updated_at": time.time() - 300, "due": False}
+    spared, left_out = [await cron(served, lost=lost, **stranded) for lost in (1, 2)]
+    await until(lambda: runs_of(served, spared))
+
+    async def is_over():
+        return (await kept(served, left_out))["occurrence"] is None
+
+    await until(is_over)
+    after = await kept(served, left_out)
+    assert after["last_error"].startswith("3 processes went away")
+    assert after["lost"] == 0
+    assert not await runs_of(served, left_out)
+
+
 async def test_a_cron_that_is_off_or_not_due_does_not_run(world):
     served = await world.open({"say": chain(say)})
     waiting = [await cron(served, due=False), await cron(served, enabled=False)]
@@ -84,7 +101,7 @@ async def test_a_cron_that_is_off_or_not_due_does_not_run(world):
 async def test_a_cron_whose_time_is_over_runs_no_more(world):
     served = await world.open({"say": chain(say)})
     over = await cron(served, end_at=time.time() - 10)
-    last = await cron(served, end_at=time.time() + 0.5)
+    last = await cron(served, schedule="0 0 29 2 *", end_at=time.time() + 3600)
     await until(lambda: runs_of(served, last))
     assert (await kept(served, over))["next_run_at"] is None
     assert (await kept(served, last))["next_run_at"] is None
@@ -128,7 +145,7 @@ async def test_a_cron_on_a_thread_that_is_gone_says_so(world):
     async def failed():
         return (await kept(served, cron_id))["last_error"]
 
-    assert (await until(failed)).startswith("404: there is no thread")
+    assert (await until(failed)).startswith("404: thread ")
 
 
 async def test_one_cron_that_cannot_be_read_does_not_hold_up_the_others(world, caplog):
@@ -231,3 +248,45 @@ async def test_old_keys_and_records_are_forgotten(world):
         await served.write(lambda tx, when=when: records.forget_before(tx, when))
         known = await served.read(lambda reads: idempotency.find(reads, "ada", "/runs", "key"))
         assert (len(await served.records(row)), known is None) == (left, not left)
+
+
+def key(**more):
+    row = {"key_id": uuid7(), "digest": uuid7(), "name": "k", "role": "member", "owner": "ada"}
+    return {**row, "created_at": time.time(), "revoked_at": None, **more}
+
+
+@pytest.mark.parametrize("lost", [{"revoked_at": 1.0}, {"role": "viewer"}, None])
+async def test_a_cron_whose_key_is_revoked_or_may_only_read_does_not_run(world, lost):
+    served = await world.open({"say": chain(say)})
+    row = key(**(lost or {}))
+    if lost is not None:
+        await served.write(lambda tx: keys.add(tx, row))
+    cron_id = await cron(served, key_id=row["key_id"])
+
+    async def refused():
+        return (await kept(served, cron_id))["last_error"]
+
+    error = await until(refused)
+    assert error.startswith(f"401: the API key {row['key_id']} that made or last changed")
+    assert await runs_of(served, cron_id) is None
+    assert (await kept(served, cron_id))["next_run_at"] > time.time() - 1
+
+
+async def test_a_cron_whose_key_is_in_force_runs(world):
+    served = await world.open({"say": chain(say)})
+    row = key()
+    await served.write(lambda tx: keys.add(tx, row))
+    cron_id = await cron(served, key_id=row["key_id"])
+    [run] = await until(lambda: runs_of(served, cron_id))
+    assert run["status"] == "success"
+
+
+async def test_a_thread_that_is_used_again_before_it_is_removed_lives_on(world):
+    served = await world.open({"say": chain(say)})
+    now = time.time()
+    renewed = await served.thread(expires_at=now + 60)  # it had run out when somebody looked
+    over = await served.thread(expires_at=now - 60)
+    for thread_id, gone in ((renewed, False), (over, True)):
+        forget = partial(forget_expired, thread_id=thread_id, now=now)
+        assert await served.write(forget) is gone
+        assert (await served.thread_row(thread_id) is None) is gone

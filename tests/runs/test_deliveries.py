@@ -57,9 +57,9 @@ def at_once(monkeypatch):
     """Let what is tried again be due at once."""
     real = delivering.later
 
-    def later(row, error, most):
-        changed = real(row, error, most)
-        return changed | {"due_at": time.time()} if "due_at" in changed else changed
+    def later(row, error, most, now):
+        changed = real(row, error, most, now)
+        return changed | {"due_at": now} if "due_at" in changed else changed
 
     monkeypatch.setattr(delivering, "later", later)
 
@@ -75,11 +75,8 @@ async def test_a_webhook_is_sent_when_the_run_is_over_and_signed(world, receiver
     [owed] = await served.settled(row)
     assert (owed["kind"], owed["status"], owed["attempts"]) == ("webhook", "done", 1)
     [(headers, told)] = receiver.came
-    assert (told["run_id"], told["status"], told["metadata"]) == (
-        row["run_id"],
-        "success",
-        {"k": "v"},
-    )
+    assert (told["run_id"], told["status"]) == (row["run_id"], "success")
+    assert (told["metadata"]["k"], told["metadata"]["graph_id"]) == ("v", "say")
     assert told["values"]["said"] == ["x"]
     assert headers["webhook-id"] == owed["delivery_id"]
     assert headers["webhook-signature"].startswith("v1,")
@@ -136,7 +133,9 @@ async def test_an_address_that_is_refused_is_dead_at_once(world, url, caplog):
 def test_the_pauses_between_attempts_grow_and_have_an_end():
     now = time.time()
     row = {"delivery_id": "d", "run_id": "r", "attempts": 0}
-    pauses = [delivering.later(row | {"attempts": n}, "x", 100)["due_at"] - now for n in range(20)]
+    pauses = [
+        delivering.later(row | {"attempts": n}, "x", 100, now)["due_at"] - now for n in range(20)
+    ]
     for number, pause in enumerate(pauses[:10]):
         assert 0.8 * 2.0 ** (number + 1) <= pause <= 1.3 * 2.0 ** (number + 1)
     assert max(pauses) <= 3600 * 1.3
@@ -193,6 +192,53 @@ async def test_what_a_process_left_undone_is_done_by_the_next(world):
     async with world.opened({"say": chain(say)}, (never, "after_run", {"timeout": 60})) as first:
         row = await first.run("say", {"text": "x"})
     second = await world.open({"say": chain(say)}, (hear, "after_run"))
+    [owed] = await second.settled(row)
+    assert (owed["status"], told) == ("done", [row["run_id"]])
+
+
+async def test_a_finish_hook_in_the_background_is_owed_until_it_has_ended(world):
+    release, told = asyncio.Event(), []
+
+    async def slow(event):
+        told.append("slow")
+        await release.wait()
+        raise ConnectionError("it is not tried again for that")
+
+    async def quick(event):
+        told.append("quick")
+
+    served = await world.open(
+        {"say": chain(say)},
+        (slow, "after_run", {"background": True, "timeout": 30, "name": "slow"}),
+        (quick, "after_run", {"name": "quick"}),
+    )
+    row = await served.run("say", {"text": "x"})
+
+    async def quick_is_done():
+        return sorted(each["status"] for each in await served.owed(row)) == ["done", "owed"]
+
+    await until(quick_is_done, "the hook that is not in the background")
+    release.set()
+    assert {each["status"] for each in await served.settled(row)} == {"done"}
+    assert sorted(told) == ["quick", "slow"]
+    records = await served.records(row)
+    ends = {each["hook"]: each["event_type"] for each in records if each["point"] == "after_run"}
+    assert ends == {"slow": "hook_failed", "quick": "hook_complete"}
+
+
+async def test_what_the_background_left_undone_is_done_by_the_next(world):
+    told = []
+
+    async def hear(event):
+        told.append(event.run_id)
+
+    async def never(event):
+        await asyncio.sleep(60)
+
+    slow = {"background": True, "timeout": 60, "name": "told"}
+    async with world.opened({"say": chain(say)}, (never, "after_run", slow)) as first:
+        row = await first.run("say", {"text": "x"})
+    second = await world.open({"say": chain(say)}, (hear, "after_run", slow))
     [owed] = await second.settled(row)
     assert (owed["status"], told) == ("done", [row["run_id"]])
 

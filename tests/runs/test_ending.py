@@ -11,7 +11,7 @@ from checkrail.runs.live import Limits, LiveRun
 from checkrail.runs.outcome import Outcome
 from checkrail.store import runs, threads, workers
 
-from .support import Gate, chain, say, until
+from .support import chain, say, until
 
 GOOD = Outcome("success", "success", output={"said": ["me"]}, values={"said": ["me"]})
 BAD = outcomes.failed("it broke", "ValueError")
@@ -150,22 +150,23 @@ async def test_the_next_run_of_a_thread_is_ready_in_the_transaction_that_ends_th
 
 async def test_records_of_a_run_that_could_not_be_ended_are_kept_all_the_same(world):
     """A worker that was taken for dead has still called the hooks that it called."""
-    gate = Gate()
+    entered, opened = asyncio.Event(), asyncio.Event()
 
     async def look(event):
-        return None
+        entered.set()
+        await opened.wait()
 
-    hook = (look, "on_result", {"name": "look"})
-    served = await world.open({"slow": gate.graph()}, hook, lease=600.0, beat=200.0)
-    row = await served.admit("slow", {"text": "x"}, await served.thread())
-    await gate.entered.wait()
+    hook = (look, "on_result", {"name": "look", "timeout": 60})
+    served = await world.open({"quick": chain(say)}, hook, lease=600.0, beat=200.0)
+    row = await served.admit("quick", {"text": "x"}, await served.thread())
+    await entered.wait()
 
     def taken(tx):
         workers.add(tx, "another", ("elsewhere", 1), served.parts.database.now(), 3600)
         runs.change(tx, row["run_id"], worker_id="another")
 
     await served.write(taken)
-    gate.open.set()
+    opened.set()
 
     async def recorded():
         return [each["event_type"] for each in await served.records(row) if each["hook"] == "look"]

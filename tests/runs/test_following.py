@@ -203,8 +203,26 @@ async def test_a_later_attempt_numbers_far_behind_what_the_first_may_have_told()
     assert live.pending[0].seq == 7 + lives.ATTEMPT_GAP + 1
 
 
-async def test_a_run_whose_lease_ran_out_tells_nothing_more():
+async def test_a_run_whose_lease_ran_out_tells_nothing_until_it_is_known_whose_it_is():
     row = {"run_id": "r", "thread_id": "t", "attempt": 1, "last_seq": 0}
-    live = LiveRun(row, Limits(), lambda _: None, lambda: False)
+    sound = [False]
+    live = LiveRun(row, Limits(), lambda _: None, lambda: sound[0])
+    early = live.tap(lambda: None)
     live.emit("values", (), {"a": 1})
-    assert (live.pending, live.ending) == ([], "lost")
+    late = live.tap(lambda: None)
+    assert (live.ending, [*early.waiting], [*late.waiting]) == (None, [], [])
+    sound[0] = True
+    live.emit("values", (), {"a": 2})
+    assert [event.data for event in early.waiting] == [{"a": 1}, {"a": 2}]
+    assert [event.data for event in late.waiting] == [{"a": 1}, {"a": 2}]
+
+
+async def test_a_reader_holds_few_bytes_of_what_it_does_not_read():
+    row = {"run_id": "r", "thread_id": "t", "attempt": 1, "last_seq": 0}
+    live = LiveRun(row, Limits(), lambda _live: None, lambda: True)
+    tap = live.tap(lambda: None)
+    for _ in range(10):
+        live.emit("custom", data="x" * 500_000)
+        assert tap.waiting_bytes < 3_000_000
+    assert tap.lagging
+    assert not tap.waiting

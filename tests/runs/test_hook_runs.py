@@ -1,11 +1,15 @@
 """Hooks that are agents: their runs are ordinary ones, and what they answer decides."""
 
 import asyncio
+import itertools
 
 import pytest
 
-from checkrail import Continue
-from checkrail.store import runs
+from checkrail import Ask, Continue
+from checkrail.hooks import RunHooks
+from checkrail.runs.answering import Answer
+from checkrail.runs.errors import InvalidError
+from checkrail.store import approvals, records, runs
 
 from .support import agent_hook, chain, graph_agent, procedural, say, until
 
@@ -180,6 +184,74 @@ async def test_with_room_for_one_run_a_hook_still_runs(world):
     assert [row["status"] for row in ended] == ["success"] * 5
 
 
+async def test_runs_of_hooks_leave_the_capacity_to_those_that_wait_for_them(world):
+    """With room for two runs, two are under way at once, whatever their hooks do meanwhile."""
+    looking, release = [], asyncio.Event()
+
+    async def look(told):
+        looking.append(told["run_id"])
+        await release.wait()
+        return go_on(told)
+
+    spec = agent_hook(world.outside, "looker", "on_run_start")
+    agents = [graph_agent("say", hooks=(spec,)), procedural("looker", parameters_schema=START)]
+    served = await world.open(
+        {"say": chain(say)}, agents=agents, functions={"looker": look}, capacity=2
+    )
+    rows = []
+    for number in (1, 2):
+        rows.append(await served.admit("say", {"text": "x"}))
+
+        async def looked(number=number):
+            return len(looking) == number
+
+        await until(looked, f"the hooks of {number} runs")
+    rows.append(await served.admit("say", {"text": "x"}))
+    assert served.service.worker.room == 0
+    assert (await served.row(rows[2]))["status"] == "pending"
+    release.set()
+    assert [(await served.over(row))["status"] for row in rows] == ["success"] * 3
+
+
+async def test_hooks_within_hooks_need_no_capacity(world):
+    names = [f"a{number}" for number in range(6)]
+    agents = [
+        procedural(name, hooks=(agent_hook(world.outside, following, "on_result"),))
+        for name, following in itertools.pairwise(names)
+    ]
+    functions = dict.fromkeys(names, lambda _told: {"action": "continue"})
+    served = await world.open({}, agents=agents, functions=functions, capacity=1)
+    rows = [await served.admit("a0", {}) for _ in range(3)]
+    assert [(await served.over(row))["status"] for row in rows] == ["success"] * 3
+    found = await served.read(lambda reads: runs.search(reads, limit=100))
+    assert len(found) == 18
+
+
+async def test_a_hooks_run_that_waited_for_a_person_goes_on_though_there_is_no_room(world):
+    async def ask_first(event, value):
+        return Ask("May it look?") if event.agent_name == "looker" else None
+
+    spec = agent_hook(world.outside, "looker", "on_result")
+    served = await world.open(
+        {"say": chain(say)},
+        (ask_first, "on_run_start"),
+        agents=[graph_agent("say", hooks=(spec,))],
+        functions={"looker": lambda _told: {"action": "continue"}},
+        capacity=1,
+    )
+    row = await served.admit("say", {"text": "x"})
+    looking = await hook_run_of(served, row)
+
+    async def asked():
+        found = await served.read(lambda reads: approvals.of_run(reads, looking["run_id"]))
+        waits = (await served.row(looking))["phase"] == "waiting"
+        return found if waits else None
+
+    [question] = await until(asked, "the question")
+    await served.service.approver.answer(question["approval_id"], Answer(approved=True))
+    assert (await served.over(row))["status"] == "success"
+
+
 async def test_hooks_of_the_server_hold_in_hook_runs_and_the_parents_own_do_not(world):
     seen = []
 
@@ -216,3 +288,127 @@ async def test_a_circle_is_stopped_at_run_time(world):
     assert ended["phase"] == "blocked"
     [two] = await served.read(lambda reads: runs.search(reads, agent_name="two"))
     assert "one → two → one" in await failure(served, two)
+
+
+async def reason_of(served, **given):
+    ended = await served.run("say", {"text": "hi", **given})
+    assert ended["phase"] == "blocked"
+    return ended["block_reason"]
+
+
+async def test_a_caller_is_told_which_agent_failed_and_where_to_look(world):
+    def broken(told):
+        raise ValueError("the password is 1234")
+
+    served = await opened(world, broken)
+    ended = await served.run("say", {"text": "hi"})
+    child = await hook_run_of(served, ended)
+    where = "hook 'any.on_run_start' at on_run_start"
+    told = f"the agent 'looker' failed, see its run {child['run_id']}"
+    assert ended["block_reason"] == f"{where} failed: {told}"
+
+
+async def test_a_hook_whose_agent_was_removed_names_it(lite_world):
+    spec = agent_hook(lite_world.outside, "looker", "on_run_start")
+    served = await lite_world.open({"say": chain(say)}, agents=[graph_agent("say", hooks=(spec,))])
+    assert (await reason_of(served)).endswith("failed: there is no agent 'looker'")
+
+
+@pytest.mark.parametrize("schema", [None, {"type": "object"}])
+async def test_a_procedural_agent_without_a_schema_takes_what_hooks_are_sent(lite_world, schema):
+    spec = agent_hook(lite_world.outside, "looker", "on_run_start")
+    agents = [
+        graph_agent("say", hooks=(spec,)),
+        procedural("looker", parameters_schema=schema),
+        procedural("free", parameters_schema=schema),
+    ]
+    functions = {"looker": go_on, "free": lambda told: told}
+    served = await lite_world.open({"say": chain(say)}, agents=agents, functions=functions)
+    assert (await served.run("say", {"text": "hi"}))["output"]["said"] == ["hi"]
+    assert (await served.run("free", {"any": {"thing": 1}}))["output"] == {"any": {"thing": 1}}
+    assert (await served.run("free"))["output"] == {}
+    for wrong in ([1], "text", 5):
+        with pytest.raises(InvalidError, match="object"):
+            await served.admit("free", wrong)
+
+
+async def test_an_observer_that_cannot_be_asked_says_why(lite_world):
+    spec = agent_hook(lite_world.outside, "looker", "on_run_finish", on_error="continue")
+    strict = {"type": "object", "required": ["password"]}
+    agents = [graph_agent("say", hooks=(spec,)), procedural("looker", parameters_schema=strict)]
+    served = await lite_world.open({"say": chain(say)}, agents=agents, functions={"looker": go_on})
+    ended = await served.run("say", {"text": "hi"})
+    await served.settled(ended)
+    [_, failed] = await served.records(ended)
+    assert failed["failure"] == "error"
+    assert "the hook agent 'looker' cannot be asked" in failed["error"]
+
+
+async def test_what_a_start_hook_redacts_is_in_no_form_of_the_input_that_is_kept(world):
+    seen = []
+
+    async def hide(event):
+        return Continue({"text": "***"}, redacted=True)
+
+    async def shout(event):
+        return Continue({"text": event.value["text"].upper()})
+
+    async def heard(event):
+        seen.append((event.value.input, event.metadata["original_parameters"]))
+
+    hooks = [
+        (shout, "before_run", {"name": "shout"}),
+        (hide, "on_run_start", {"name": "hide"}),
+        (heard, "after_run", {"name": "heard"}),
+    ]
+    served = await world.open({"say": chain(say)}, *hooks)
+    ended = await served.run("say", {"text": "sk-1"}, await served.thread())
+    await served.settled(ended)
+    assert seen == [({"text": "***"}, {"text": "***"})]
+    kept = [await served.row(ended), await served.events(ended)]
+    assert "sk-1" not in repr(kept).lower()
+
+
+async def test_finish_hooks_see_what_was_asked_for_and_what_became_of_it(world):
+    seen = []
+
+    async def shout(event):
+        return Continue({"text": event.value["text"].upper()})
+
+    run_hooks = RunHooks()
+    run_hooks.after_run(lambda ctx: seen.append((ctx.input, ctx.extras["original_parameters"])))
+    [spec] = run_hooks.specs()
+    served = await world.open(
+        {"say": chain(say)}, (shout, "on_run_start", {"name": "shout"}), (spec.fn, "after_run")
+    )
+    await served.settled(await served.run("say", {"text": "hi"}, await served.thread()))
+    assert seen == [({"text": "HI"}, {"text": "hi"})]
+
+
+async def test_a_hook_that_started_is_told_before_the_run_that_it_starts(world):
+    served = await opened(world, go_on)
+    ended = await served.run("say", {"text": "hi"})
+    child = await hook_run_of(served, ended)
+    await served.parts.log.flush()
+    found = await served.read(lambda reads: records.after(reads, 0, (), 100))
+    names = {ended["run_id"]: "run", child["run_id"]: "hook"}
+    told = [(names[row["run_id"]], row["event_type"]) for row in found]
+    assert told.index(("run", "hook_start")) < told.index(("hook", "run_created"))
+    assert told.index(("hook", "run_ended")) < told.index(("run", "hook_complete"))
+    assert told[-1] == ("run", "run_ended")
+
+
+async def test_what_hooks_said_at_admission_is_told_before_the_run(world):
+    async def look(event):
+        await asyncio.sleep(0)
+
+    served = await world.open({"say": chain(say)}, (look, "before_run", {"name": "look"}))
+    ended = await served.run("say", {"text": "hi"})
+    found = await served.read(lambda reads: records.after(reads, 0, (), 100))
+    assert [row["event_type"] for row in found if row["run_id"] == ended["run_id"]] == [
+        "hook_start",
+        "hook_complete",
+        "run_created",
+        "run_started",
+        "run_ended",
+    ]

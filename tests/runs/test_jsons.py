@@ -87,7 +87,7 @@ CIRCLE.append({"again": CIRCLE})
         (Point(1, Point(2, {3})), {"x": 1, "inner": {"x": 2, "inner": [3]}}),
         (Pair(1, [2]), {"left": 1, "right": [2]}),
         (Model(at=NOON, key="k"), {"at": "2026-01-02T12:00:00+00:00", "key": "**********"}),
-        (Interrupt("sure?", id="i"), {"value": "sure?", "id": "i"}),
+        (Interrupt("sure?", id="i"), {"value": "sure?", "id": "i", "response_schema": None}),
         (int, "<class 'int'>"),
         ({1: "a", None: "b", False: "c"}, {"1": "a", "null": "b", "false": "c"}),
         ({(1, 2): 3, Color.RED: 4, NOON: 5}, {"(1, 2)": 3, "red": 4, NOON.isoformat(): 5}),

@@ -1,7 +1,13 @@
 """A graph is left while somebody is asked, and goes on at its last step: no call is made twice."""
 
 import asyncio
+import base64
+import json
+import os
+import pickle
+from dataclasses import dataclass
 
+import ormsgpack
 import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -11,8 +17,12 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import interrupt
 
+from checkrail.adapters.langchain.journal import Slot
 from checkrail.engine.outcomes import Ask
+from checkrail.runs import jsons
 from checkrail.runs.errors import NotFoundError
+from checkrail.runs.outside.memos import bind_memo
+from checkrail.store import runs
 
 from .approval_support import approve, asked, asks, questions, waiting
 from .support import Counting, chain, until
@@ -339,3 +349,110 @@ async def test_a_graph_that_waits_is_rolled_back_with_all_that_it_did(world):
         with pytest.raises(NotFoundError, match="rolled back"):
             await served.over(run)
         assert await served.state("agent", thread) == {}
+
+
+class Reduced:
+    """Something that makes a folder when it is unpickled."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)
+
+
+def evil(folder):
+    """Values that have their reader make a folder, in each form that LangGraph has for msgpack."""
+
+    def pack(code, *what):
+        return ormsgpack.packb(ormsgpack.Ext(code, ormsgpack.packb(what)))
+
+    data = [
+        pack(0, "os", "mkdir", folder),
+        pack(1, "os", "mkdir", [folder]),
+        pack(2, "os", "mkdir", {"path": folder}),
+        pack(4, "os", "mkdir", {"path": folder}),
+        pack(5, "os", "mkdir", {"path": folder}, "model_validate_json"),
+    ]
+    return [["msgpack", base64.b64encode(each).decode()] for each in data]
+
+
+async def test_no_code_is_called_by_what_is_read_of_a_run_that_was_left(world, tmp_path):
+    calls, folder = Calls(), tmp_path / "made"
+    look, pay = tools(calls)
+    given = evil(str(folder))
+
+    async def all_at_once(state):
+        for _ in given:
+            look.invoke({"what": "till"})
+        return {"messages": [("ai", await pay.ainvoke({"what": "bill"}))]}
+
+    graphs = {"one": chain(all_at_once, state=MessagesState)}
+    async with world.opened(graphs, (about("pay"), "before_tool_call")) as served:
+        run = await served.admit("one", HELLO, await served.thread())
+        row = await waiting(served, run)
+        kept = (await served.row(run))["kept"]
+        for call, value in zip(kept["memo"]["calls"], given, strict=True):
+            call["given"] = value
+        await served.write(lambda tx: runs.change(tx, run["run_id"], kept=jsons.dumps(kept)))
+        await approve(served, row)
+        assert (await served.over(run))["status"] == "success"
+        assert not folder.exists()
+        assert len(calls.tools) == len(given) + 1
+
+
+async def test_a_run_is_not_entered_with_a_memo_that_its_runner_did_not_hand_in(world):
+    calls = Calls()
+    graphs = {"agent": agent(calls, wants("pay"), AIMessage("Done."))}
+    async with world.opened(graphs, (about("pay"), "before_tool_call")) as served:
+        run = await served.admit("agent", HELLO, await served.thread())
+        row = await waiting(served, run)
+        kept = bind_memo("another run", 1, (await served.row(run))["kept"])
+        await served.write(lambda tx: runs.change(tx, run["run_id"], kept=jsons.dumps(kept)))
+        await approve(served, row)
+        ended = await served.over(run)
+        assert (ended["status"], ended["error_type"]) == ("error", "MemoError")
+        assert calls.tools == []
+
+
+def test_a_journal_reads_no_pickles_and_no_constructors_in_json(tmp_path):
+    folder = str(tmp_path / "made")
+    built = {"lc": 2, "type": "constructor", "id": ["os", "mkdir"], "args": [folder]}
+    forms = {"pickle": pickle.dumps(Reduced(folder)), "json": json.dumps(built).encode()}
+    for kind, data in forms.items():
+        slot = Slot("task", "root", str, None)
+        with pytest.raises(ValueError, match=f"no data of the kind '{kind}'"):
+            slot.recall({"given": [kind, base64.b64encode(data).decode()], "over": True})
+    assert [*tmp_path.iterdir()] == []
+
+
+async def test_a_run_waits_in_place_where_a_call_gave_what_only_its_own_code_can_build(world):
+    calls = Calls()
+    _, pay = tools(calls)
+
+    @tool(response_format="content_and_artifact")
+    def count(what: str) -> tuple[str, Calls]:
+        """Count something."""
+        calls.tools.append(("count", what))
+        return "1", Fact(what)
+
+    async def both(state):
+        call = {"name": "count", "args": {"what": "till"}, "id": "c", "type": "tool_call"}
+        seen = await count.ainvoke(call)
+        paid = await pay.ainvoke({"what": "bill"})
+        return {"messages": [("ai", f"{seen.artifact.what} {paid}")]}
+
+    graphs = {"both": chain(both, state=MessagesState)}
+    hook = (about("pay"), "before_tool_call", {"lane": "gate"})
+    async with world.opened(graphs, hook) as served:
+        run = await served.admit("both", HELLO, await served.thread())
+        row = await asked(served, run)
+        assert (await served.row(run))["phase"] == "running"
+        await approve(served, row)
+        assert contents(await served.over(run))[-1] == "till paid bill"
+        assert calls.tools == [("count", "till"), ("pay", "bill")]
+
+
+@dataclass
+class Fact:
+    what: str

@@ -4,9 +4,10 @@ import asyncio
 import time
 
 import pytest
-from sqlalchemy import insert, update
+from sqlalchemy import insert, select, update
 
-from checkrail.store import runs
+from checkrail.store import records, runs
+from checkrail.store.rows import all_of
 from checkrail.store.tables import deliveries, hook_records, workers
 from checkrail.store.tables import runs as table
 
@@ -140,6 +141,7 @@ def _start(row, point, hook, **more):
     told = {"event_type": "hook_start", "hook": hook, "point": point}
     of_run = {name: row[name] for name in ("run_id", "thread_id")}
     kept = {"record_id": "r1", "owner": "ada", "created_at": time.time(), "record": told}
+    kept["call_id"] = hook
     return told | of_run | kept | more
 
 
@@ -148,7 +150,7 @@ async def _with_open_call(world, gate):
     async with world.opened(graphs, stop_grace=0) as first:
         row = await first.admit("slow", {"text": "x"}, await first.thread())
         await gate.entered.wait()
-    start = _start(row, "on_result", "cut off")
+    start = _start(row, "on_result", "cut off", worker_id=DEAD)
     async with world.opened(graphs, capacity=0) as second:
         await second.write(
             lambda tx: (
@@ -198,15 +200,60 @@ async def test_deliveries_of_a_dead_worker_are_carried_out_by_the_next(world):
     async with world.opened({"say": chain(say)}, (never, "after_run", {"timeout": 60})) as first:
         row = await first.run("say", {"text": "x"})
     async with world.opened({"say": chain(say)}, capacity=0) as second:
-        mark = update(deliveries).where(deliveries.c.run_id == row["run_id"])
-        await second.write(lambda tx: tx.execute(mark.values(status="owed", worker_id=DEAD)))
-        await second.write(
-            lambda tx: tx.execute(
-                insert(workers).values(
-                    worker_id=DEAD, host="gone", pid=1, started_at=0.0, expires_at=1.0
-                )
-            )
-        )
+        await second.write(lambda tx: _owe_by_dead(tx, row))
     third = await world.open({"say": chain(say)}, (hear, "after_run"))
     [owed] = await third.settled(row)
     assert (owed["status"], told) == ("done", [row["run_id"]])
+
+
+def _owe_by_dead(tx, row):
+    """Leave the deliveries of a run behind as a process that was killed does."""
+    mark = update(deliveries).where(deliveries.c.run_id == row["run_id"])
+    tx.execute(mark.values(status="owed", worker_id=DEAD))
+    gone = {"worker_id": DEAD, "host": "gone", "pid": 1, "started_at": 0.0, "expires_at": 1.0}
+    tx.execute(insert(workers).values(**gone))
+
+
+async def ignore(event):
+    pass
+
+
+async def test_a_call_of_a_living_process_is_not_ended_with_those_of_a_dead_one(world):
+    async with world.opened({"say": chain(say)}, (ignore, "after_run")) as first:
+        row = await first.run("say", {"text": "x"})
+        await first.settled(row)
+        theirs = _start(row, "after_run", "theirs", worker_id=DEAD)
+        ours = _start(row, "after_run", "ours", worker_id="alive", record_id="r2")
+        await first.write(
+            lambda tx: (tx.execute(insert(hook_records), [theirs, ours]), _owe_by_dead(tx, row))
+        )
+    second = await world.open({"say": chain(say)})
+    await second.settled(row)
+    told = [(each["hook"], each.get("failure")) for each in await second.records(row)][2:]
+    assert told == [("theirs", None), ("ours", None), ("theirs", "lost")]
+
+
+async def test_a_process_that_wakes_up_ends_no_call_that_was_ended_for_it(world):
+    """The ending was made before it froze, so the call seems to have been quick."""
+    heard = asyncio.Event()
+
+    async def hear(event):
+        heard.set()
+
+    served = await world.open({"say": chain(say)}, (hear, "after_run", {"name": "hear"}))
+    row = await served.run("say", {"text": "x"})
+    await heard.wait()
+    await served.settled(row)
+    [start] = await served.read(_started)
+    await served.write(lambda tx: records.add(tx, [_ended(start, "hook_failed")]))
+    kinds = [each["event_type"] for each in await served.records(row)]
+    assert kinds == ["hook_start", "hook_complete"]
+
+
+def _started(reads):
+    return all_of(reads, select(hook_records).where(hook_records.c.event_type == "hook_start"))
+
+
+def _ended(start, kind):
+    kept = {name: value for name, value in start.items() if name != "seq"}
+    return kept | {"record_id": "late", "event_type": kind}

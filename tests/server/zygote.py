@@ -27,10 +27,11 @@ class Forked:
 
     def __init__(self, zygote: "Zygote", pid: int) -> None:
         self.pid = pid
+        self.code: int | None = None
         self._zygote = zygote
 
     def poll(self) -> int | None:
-        return self._zygote.codes.get(self.pid)
+        return self.code
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -40,9 +41,9 @@ class Forked:
     def wait(self, timeout: float | None = None) -> int:
         with self._zygote.told:
             ended = self._zygote.told.wait_for(lambda: self.poll() is not None, timeout)
-        if not ended:
+        if self.code is None or not ended:
             raise subprocess.TimeoutExpired("checkrail", timeout or 0)
-        return self._zygote.codes[self.pid]
+        return self.code
 
 
 class Zygote:
@@ -57,8 +58,8 @@ class Zygote:
                 stdin=subprocess.DEVNULL,
             )
         self._socket = ours
-        self._pids: list[int] = []
-        self.codes: dict[int, int] = {}
+        self._started: list[Forked] = []
+        self._running: dict[int, Forked] = {}  # by pid, which another one has after its end
         self.told = threading.Condition()
         self._asking = threading.Lock()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -86,9 +87,9 @@ class Zygote:
             files = [nothing.fileno() if given is None else given, out, out if err is None else err]
             socket.send_fds(self._socket, [asked], files)
             with self.told:
-                if not self.told.wait_for(lambda: self._pids, 120):
+                if not self.told.wait_for(lambda: self._started, 120):
                     raise TimeoutError("nothing was forked within 120 s")
-                return Forked(self, self._pids.pop())
+                return self._started.pop()
 
     def run(
         self,
@@ -120,9 +121,10 @@ class Zygote:
             said = json.loads(told)
             with self.told:
                 if "code" in said:
-                    self.codes[said["pid"]] = said["code"]
+                    self._running.pop(said["pid"]).code = said["code"]
                 else:
-                    self._pids.append(said["pid"])
+                    forked = self._running[said["pid"]] = Forked(self, said["pid"])
+                    self._started.append(forked)
                 self.told.notify_all()
 
 

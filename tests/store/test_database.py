@@ -7,10 +7,13 @@ import time
 import pytest
 from sqlalchemy import insert, literal, select, text, update
 from sqlalchemy.exc import IntegrityError
+from tests.pg_proxy import PostgresProxy
 
 from checkrail.engine.errors import CheckrailError
-from checkrail.store.database import Database, opened
+from checkrail.engine.records import uuid7
+from checkrail.store.database import Database, _Batches, opened
 from checkrail.store.engines import DatabaseUrlError, open_engine, sqlite_url
+from checkrail.store.health import DatabaseUnavailableError
 from checkrail.store.tables import idempotency, workers
 
 
@@ -263,3 +266,134 @@ def test_sqlite_is_set_up_for_one_writer_and_many_readers(tmp_path):
         mode = connection.execute(text("PRAGMA journal_mode")).scalar()
     engine.dispose()
     assert mode == "wal"
+
+
+async def test_a_batch_whose_commit_was_not_answered_is_looked_up_and_not_done_again(
+    postgres_engine,
+):
+    """Nobody is told that it failed, and nothing of it is done twice."""
+    url = postgres_engine.url.render_as_string(hide_password=False)
+    with PostgresProxy(url) as proxy, opened(proxy.url) as database:
+        await database.write(lambda tx: tx.execute(workers.delete()))
+        calls = []
+
+        def job(name):
+            return lambda tx: calls.append(name) or entering(name)(tx)
+
+        proxy.lose_commits(1)
+        assert await database.write(job("a")) == "a"
+        proxy.await_loss()
+        assert calls == ["a"]
+        assert await database.read(names) == ["a"]
+
+
+async def test_a_batch_that_did_not_get_to_its_commit_is_done_again(postgres_engine):
+    url = postgres_engine.url.render_as_string(hide_password=False)
+    with PostgresProxy(url) as proxy, opened(proxy.url) as database:
+        await database.write(lambda tx: tx.execute(workers.delete()))
+        calls = []
+
+        def job(tx):
+            calls.append(1)
+            if len(calls) == 1:
+                proxy.cut()
+                proxy.mend()
+            return entering("a")(tx)
+
+        assert await database.write(job) == "a"
+        assert len(calls) == 2
+        assert await database.read(names) == ["a"]
+
+
+async def test_a_job_that_ends_each_connection_is_refused_and_the_others_are_done(
+    postgres_engine,
+):
+    url = postgres_engine.url.render_as_string(hide_password=False)
+    with opened(url) as database:
+        await database.write(lambda tx: tx.execute(workers.delete()))
+
+        def poison(tx):
+            tx.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+        held = Held(database)
+        waiting = [asyncio.ensure_future(database.write(job)) for job in (entering("a"), poison)]
+        await asyncio.sleep(0)
+        held.let_go()
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert answers[0] == "a"
+    assert isinstance(answers[1], DatabaseUnavailableError)
+
+
+async def test_an_outage_is_refused_in_words_and_logged_once(postgres_engine, monkeypatch, caplog):
+    monkeypatch.setattr("checkrail.store.database.PATIENCE", 0.7)
+    url = postgres_engine.url.render_as_string(hide_password=False)
+    with PostgresProxy(url) as proxy, opened(proxy.url) as database:
+        await database.write(lambda tx: tx.execute(workers.delete()))
+        proxy.cut()
+        patient = asyncio.ensure_future(database.write(entering("a"), patient=True))
+        for _ in range(5):
+            with pytest.raises(DatabaseUnavailableError, match="cannot be reached"):
+                await database.write(lambda tx: None)
+            with pytest.raises(DatabaseUnavailableError, match="cannot be reached"):
+                await database.read(names)
+        assert database.health.trouble is not None
+        assert not patient.done()
+        proxy.mend()
+        assert await patient == "a"
+        assert database.health.trouble is None
+    told = [record.getMessage() for record in caplog.records if record.name == "checkrail.store"]
+    assert len(told) == 2, told
+    assert "cannot be reached" in told[0]
+    assert "works again" in told[1]
+
+
+async def test_who_ends_does_not_wait_for_a_database_that_is_away(postgres_engine):
+    url = postgres_engine.url.render_as_string(hide_password=False)
+    with PostgresProxy(url) as proxy, opened(proxy.url) as database:
+        await database.write(lambda tx: tx.execute(workers.delete()))
+        proxy.cut()
+        patient = asyncio.ensure_future(database.write(entering("a"), patient=True))
+        await asyncio.sleep(0.2)
+        database.hurry()
+        with pytest.raises(DatabaseUnavailableError):
+            await patient
+
+
+async def test_the_time_is_the_databases_however_wrong_this_machines_clock_is(
+    postgres_engine, monkeypatch
+):
+    url = postgres_engine.url.render_as_string(hide_password=False)
+    right = time.time()
+    monkeypatch.setattr(time, "time", lambda: right - 3600)
+    with opened(url) as database:
+        found = await database.write(lambda tx: tx.time())
+        assert abs(found - right) < 60
+        assert abs(database.time() - right) < 60
+
+
+async def test_an_answer_that_is_long_on_its_way_puts_no_clock_back(postgres_engine):
+    """Or a run could begin before the one ended that it has waited for."""
+    url = postgres_engine.url.render_as_string(hide_password=False)
+    with PostgresProxy(url) as proxy, opened(proxy.url) as late, opened(url) as other:
+        for database in (late, other):
+            for _ in range(10):
+                await database.write(lambda tx: None)
+        proxy.delay = 0.3
+        await late.write(lambda tx: None)
+        proxy.delay = 0.0
+        assert abs(late.time() - other.time()) < 0.15
+
+
+@pytest.mark.parametrize(
+    ("told", "began", "ended", "offset"),
+    [
+        (1010.0, 10.0, 10.5, 1000.0),  # it can still be what it was
+        (1011.0, 10.0, 10.5, 1000.5),  # the database's clock was put forward, or runs faster
+        (1009.0, 10.0, 10.5, 999.0),  # it was put back
+    ],
+)
+def test_a_clock_that_is_put_forward_or_back_is_followed(told, began, ended, offset):
+    clock = _Batches(uuid7())
+    clock.set_clock(1001.0, 1.0, 1.0)
+    clock.set_clock(told, began, ended)
+    assert clock.time() - time.monotonic() == pytest.approx(offset, abs=0.05)

@@ -73,7 +73,7 @@ def test_those_of_workers_that_are_gone_are_found_but_not_ones_own(tx):
     workers.add(tx, "alive", ("h", 1), literal(NOW), 30)
     workers.add(tx, "dead", ("h", 1), literal(NOW - 60), 30)
     held = {name: owe(tx, worker_id=name) for name in ("alive", "dead", "gone", "me")}
-    found = [row["delivery_id"] for row in deliveries.orphans(tx, literal(NOW), "me")]
+    found = [row["delivery_id"] for row in deliveries.orphans(tx, ["dead"], "me")]
     assert sorted(found) == sorted([held["dead"], held["gone"]])
 
 

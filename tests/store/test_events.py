@@ -75,3 +75,37 @@ def test_an_event_is_written_and_read_only_when_somebody_asks():
     assert told == RunEvent(1, "values", (), raw=b'{"a": [1, 2]}')
     assert told != RunEvent(2, "values", (), {"a": [1, 2]})
     assert (told == 7) is False
+
+
+def large(first, count, size):
+    return [RunEvent(seq, "custom", (), "x" * size) for seq in range(first, first + count)]
+
+
+def test_much_at_once_becomes_several_rows(run_id):
+    rows = events.rows_of(run_id, "thread", large(1, 10, events.ROW_BYTES // 3))
+    assert [(row["first_seq"], row["last_seq"]) for row in rows] == [
+        (1, 2),
+        (3, 4),
+        (5, 6),
+        (7, 8),
+        (9, 10),
+    ]
+    assert [len(events.rows_of(run_id, "thread", large(1, n, 10))) for n in (1, 1000)] == [1, 1]
+    assert len(events.rows_of(run_id, "thread", large(1, 2, 2 * events.ROW_BYTES))) == 2
+
+
+def test_a_page_has_few_bytes_whatever_the_rows_have(tx, run_id):
+    events.add(tx, events.rows_of(run_id, "thread", large(1, 40, 100_000)))
+    seen, after = [], 0
+    while page := events.after(tx, run_id, after):
+        assert sum(len(event.raw) for event in page) < 2 * 1024 * 1024
+        seen += [event.seq for event in page]
+        after = seen[-1]
+    assert seen == [*range(1, 41)]
+
+
+def test_a_row_that_is_larger_than_a_page_is_read_alone(tx, run_id):
+    keep(tx, run_id, batch(1, 1), large(2, 1, 3_000_000), batch(3, 2))
+    assert [event.seq for event in events.after(tx, run_id, 0)] == [1, 2]
+    assert [event.seq for event in events.after(tx, run_id, 1)] == [2]
+    assert [event.seq for event in events.after(tx, run_id, 2)] == [3, 4]

@@ -1,5 +1,7 @@
 """Migrations: from nothing to the tables that this version knows, and no further."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -83,3 +85,13 @@ def test_two_servers_that_start_at_once_take_turns(empty, engine):
         thread.join()
     other.dispose()
     assert sorted(answers, key=str) == [(migrate.head(), migrate.head()), (None, migrate.head())]
+
+
+def test_a_database_that_is_up_to_date_is_opened_without_alembic(sqlite_engine):
+    """It takes longer to import than to start on the tables that are there."""
+    code = (
+        "import sys; from checkrail.store import migrate; from checkrail.store.engines import *; "
+        "migrate.upgrade(open_engine(sys.argv[1])); sys.exit('alembic' in sys.modules)"
+    )
+    url = sqlite_engine.url.render_as_string()
+    subprocess.run([sys.executable, "-c", code, url], check=True, timeout=120)

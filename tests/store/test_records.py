@@ -67,47 +67,43 @@ def test_pages_go_on_after_a_number_and_leave_nothing_out(tx):
     assert ids(found) == [f"record-{number}" for number in range(7)]
 
 
+def start(number, **more):
+    return record(number, "hook_start", **{"worker_id": "w", "call_id": f"call-{number}"} | more)
+
+
 def test_a_call_without_an_ending_is_unfinished(tx):
     story = [
-        record(1, "hook_start"),
-        record(2, "hook_complete"),
-        record(3, "hook_start", hook="slow"),
-        record(4, "hook_start", point="on_result"),
-        record(5, "hook_start", run_id="run-2"),
+        start(1),
+        record(2, call_id="call-1"),
+        start(3, hook="slow"),
+        start(4, point="on_result"),
+        start(5, run_id="run-2"),
+        start(6, worker_id="alive"),
     ]
-    records.add(tx, story)
-    assert sorted(ids(records.unfinished(tx, "run-1"))) == ["record-3", "record-4"]
-
-
-def test_calls_after_a_run_that_a_worker_left_open_are_found(tx):
-    def after(number, kind, worker="gone", **more):
-        return record(number, kind, worker_id=worker, point="after_run", **more)
-
-    story = [
-        after(1, "hook_start"),
-        after(2, "hook_failed"),
-        after(3, "hook_start"),  # told again, and cut off
-        after(4, "hook_start", hook="other"),
-        after(5, "hook_complete", hook="other"),
-        after(6, "hook_start", run_id="run-2", worker="alive"),
-        record(7, "hook_start", worker_id="gone"),
-    ]
-    records.add(tx, story)
-    assert ids(records.unfinished_finishes(tx, "gone", NOW)) == ["record-3"]
-    assert records.unfinished_finishes(tx, "gone", NOW + 3) == []
+    records.add(tx, story[:1])
+    for each in story[1:]:
+        records.add(tx, [each])
+    assert ids(records.unfinished_in_run(tx, "run-1", "w")) == ["record-3", "record-4"]
+    assert ids(records.unfinished_since(tx, NOW, "w")) == ["record-3", "record-4", "record-5"]
+    assert ids(records.unfinished_since(tx, NOW + 4, "w")) == ["record-5"]
+    assert ids(records.unfinished_in_run(tx, "run-1", "alive")) == ["record-6"]
 
 
 @pytest.mark.parametrize("ending", ["hook_complete", "hook_failed", "hook_blocked"])
-def test_each_ending_ends_one_call(tx, ending):
-    records.add(tx, [record(1, "hook_start"), record(2, "hook_start"), record(3, ending)])
-    assert ids(records.unfinished(tx, "run-1")) == ["record-2"]
-    records.add(tx, [record(4, ending)])
-    assert records.unfinished(tx, "run-1") == []
+def test_each_ending_ends_its_own_call_of_several(tx, ending):
+    records.add(tx, [start(1), start(2)])
+    records.add(tx, [record(3, ending, call_id="call-2")])
+    assert ids(records.unfinished_in_run(tx, "run-1", "w")) == ["record-1"]
+    records.add(tx, [record(4, ending, call_id="call-1")])
+    assert records.unfinished_in_run(tx, "run-1", "w") == []
 
 
-def test_an_ending_whose_start_is_gone_changes_nothing(tx):
-    records.add(tx, [record(1, "hook_failed"), record(2, "hook_start")])
-    assert ids(records.unfinished(tx, "run-1")) == ["record-2"]
+def test_a_call_that_was_given_up_for_lost_has_no_second_ending(tx):
+    records.add(tx, [start(1)])
+    records.add(tx, [record(2, "hook_failed", call_id="call-1")])
+    late, other = record(3, call_id="call-1"), record(4, call_id="call-4")
+    records.add(tx, [late, other])
+    assert ids(records.of_run(tx, "run-1")) == ["record-1", "record-2", "record-4"]
 
 
 def test_records_go_with_their_runs(tx):

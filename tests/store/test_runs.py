@@ -8,6 +8,7 @@ from sqlalchemy import literal
 from sqlalchemy.exc import IntegrityError
 
 from checkrail.store import runs, workers
+from checkrail.store.database import Tx
 
 NOW = time.time()
 
@@ -44,8 +45,8 @@ def ended(tx, **more):
     return add(tx, phase="success", status="success", ended_at=NOW, **more)
 
 
-def claimed(tx, most=100, *, straight=True, worker="w"):
-    found = runs.claim(tx, worker, most, NOW, fits=lambda _needs: True, straight=straight)
+def claimed(tx, most=100, *, worker="w", **more):
+    found = runs.claim(tx, worker, most, NOW, fits=lambda _needs: True, **more)
     return [row["run_id"] for row in found]
 
 
@@ -87,7 +88,7 @@ def test_runs_are_claimed_once_and_the_oldest_first(tx):
     assert claimed(tx) == []
     row = runs.get(tx, made[0])
     assert (row["worker_id"], row["attempt"], row["status"]) == ("w", 1, "running")
-    assert row["phase"] == "running"
+    assert row["phase"] == "starting"
     assert NOW <= row["started_at"] <= time.time()
 
 
@@ -101,10 +102,21 @@ def test_what_waits_or_is_over_is_not_claimed(tx):
 
 def test_a_run_that_start_hooks_have_seen_goes_straight_into_execution(tx):
     fresh, again = add(tx, phase="starting"), add(tx, phase="ready", attempt=1, started_at=5.0)
-    claimed(tx, straight=False)
+    claimed(tx, has_start_hooks=lambda _agent: True)
     assert runs.get(tx, fresh)["phase"] == "starting"
     row = runs.get(tx, again)
     assert (row["phase"], row["attempt"], row["started_at"]) == ("running", 2, 5.0)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_run_that_was_ready_without_start_hooks_is_not_once_there_are_some(tx, starts):
+    fresh, again = add(tx, phase="ready"), add(tx, phase="ready", started_at=5.0)
+    writes = Tx(tx)
+    found = claimed(writes, starts=starts, has_start_hooks=lambda _agent: True)
+    assert found == ([fresh, again] if starts else [again])
+    assert runs.get(tx, fresh)["phase"] == "starting"
+    assert runs.get(tx, again)["phase"] == "running"
+    assert (("work", "") in writes.told) != starts
 
 
 def test_only_the_owner_of_an_attempt_changes_a_run(tx):
@@ -137,7 +149,7 @@ def test_orphans_are_those_whose_worker_is_gone_or_silent(tx):
         name: add(tx, phase="running", worker_id=name) for name in ("alive", "silent", "gone", "me")
     }
     add(tx, phase="starting")
-    found = {row["run_id"] for row in runs.orphans(tx, literal(NOW), "me")}
+    found = {row["run_id"] for row in runs.orphans(tx, ["silent"], "me")}
     assert found == {held["silent"], held["gone"]}
 
 
@@ -147,8 +159,8 @@ def test_a_worker_knows_what_it_holds_and_what_of_it_is_cancelled(tx):
     runs.change(tx, mine[1], cancel="rollback")
     assert sorted(runs.held_ids(tx, "w")) == sorted(mine)
     assert runs.cancels_of(tx, "w") == [(mine[1], "rollback")]
-    assert runs.held_among(tx, "w", [mine[0], other]) == {mine[0]}
-    assert runs.held_among(tx, "w", []) == set()
+    assert runs.held_attempts(tx, "w", [mine[0], other]) == {mine[0]: 0}
+    assert runs.held_attempts(tx, "w", []) == {}
 
 
 def test_scheduled_runs_come_due(tx):

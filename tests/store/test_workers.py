@@ -1,11 +1,13 @@
 """Workers and their leases."""
 
+import threading
 import time
 import uuid
 
 from sqlalchemy import literal, select
 
 from checkrail.store import workers
+from checkrail.store.database import Database
 from checkrail.store.tables import workers as table
 
 
@@ -76,7 +78,8 @@ def test_a_runner_is_found_as_long_as_it_has_its_lease(tx):
     workers.add(tx, name, ("h", 1), literal(now), 30, kind="runner", owner="ada", told=told)
     found = workers.runner(tx, name, literal(now))
     assert (found["owner"], found["told"]) == ("ada", told)
-    assert workers.runner(tx, name, literal(now + 31)) is None
+    assert found["alive"]
+    assert not workers.runner(tx, name, literal(now + 31))["alive"], "it is for others to judge"
     assert workers.runner(tx, enter(tx, now), literal(now)) is None
 
 
@@ -99,3 +102,53 @@ def test_runners_outlive_a_server_that_was_just_killed(tx):
     workers.add(tx, runner, ("h", 1), literal(now - 29), 30, kind="runner")
     workers.spare_runners(tx, literal(now), 30)
     assert lease_of(tx, runner) == now + 60
+
+
+def test_leases_stand_still_while_no_server_renews_one(tx):
+    now = time.time()
+    tx.execute(table.delete())
+    runner = str(uuid.uuid4())
+    dead, alive = enter(tx, now - 25), enter(tx, now)
+    workers.add(tx, runner, ("h", 1), literal(now - 10), 30, kind="runner")
+    assert workers.stand_still(tx, literal(now + 9), 10) == 0, "somebody has renewed just now"
+    assert workers.stand_still(tx, literal(now + 60), 10) == 60
+    assert [lease_of(tx, name) for name in (dead, alive, runner)] == [now + 65, now + 90, now + 80]
+    assert workers.stand_still(tx, literal(now + 60), 10) == 0, "it is done"
+    assert workers.beat(tx, alive, literal(now + 61), 30)
+    found = {row["worker_id"] for row in workers.dead(tx, alive, literal(now + 66))}
+    assert found == {dead}, "who is dead is found when the rest of its lease is over"
+
+
+def test_where_there_is_no_worker_no_lease_is_moved(tx):
+    tx.execute(table.delete())
+    assert workers.stand_still(tx, literal(time.time()), 10) == 0
+
+
+def test_a_worker_that_froze_in_a_transaction_is_judged_after_that_has_ended(postgres_engine):
+    name, long_ago = str(uuid.uuid4()), time.time() - 60
+    url = postgres_engine.url.render_as_string(hide_password=False)
+    frozen, other = Database(url, writer_id=name), Database(url)
+    begun, thawed = threading.Event(), threading.Event()
+
+    def freeze(tx):
+        begun.set()
+        thawed.wait(30)
+
+    def find_dead():
+        found = other.write_soon(lambda tx: workers.dead(tx, "mine", other.now())).result(30)
+        return name in {row["worker_id"] for row in found}
+
+    try:
+        frozen.write_soon(lambda tx: workers.add(tx, name, ("h", 1), long_ago, 30)).result(30)
+        assert find_dead()
+        freezing = frozen.write_soon(freeze)
+        assert begun.wait(30)
+        assert not find_dead(), "it may wake, and commit what it has written"
+        thawed.set()
+        freezing.result(30)
+        assert find_dead()
+    finally:
+        thawed.set()
+        other.write_soon(lambda tx: workers.remove(tx, name)).result(30)
+        frozen.close()
+        other.close()

@@ -1,20 +1,24 @@
 import asyncio
+import collections.abc
 import functools
 import inspect
 import re
 import subprocess
 import sys
-from typing import Any
+from types import NoneType
+from typing import Any, Never, get_args, get_origin, get_type_hints
 
 import pytest
 
 from checkrail import Block, CheckrailError, Continue, Event, HookPoint, HookRegistry, ToolCall
+from checkrail.engine import values
 from checkrail.engine.asks import Approval, Question
 from checkrail.engine.errors import HookRefusedError, UnknownPointError
 from checkrail.engine.options import HookOptions
 from checkrail.engine.outcomes import Ask
 from checkrail.engine.points import ALIASES, CONTRACTS, Decision, Lane, places
-from checkrail.engine.values import AgentResponse, RunError, RunResult
+from checkrail.engine.values import RunError, RunResult
+from checkrail.styles import decorator_types, decorators
 from checkrail.styles.decorators import At, Decorator, Hooks
 from checkrail.styles.options import DecoratorOptions
 
@@ -334,13 +338,27 @@ def test_the_decorators_know_every_option_of_the_registry():
     assert DecoratorOptions.__annotations__.keys() == {*HookOptions.__annotations__, "name"}
 
 
-def test_each_decorator_is_typed_by_its_points_value():
-    hints = {name: repr(vars(Hooks)[name].__orig_class__.__args__[0]) for name in NAMES}
-    for name in NAMES:
-        carried = {CONTRACTS[place.point].value for place in places(name)}
-        if carried == {object}:
-            assert hints[name] == "typing.Any", name
-        elif carried == {AgentResponse}:
-            assert hints[name] == repr(AgentResponse | None)
-        else:
-            assert all(kind.__name__ in hints[name] for kind in carried), name
+def _allowed(name):
+    """Return the decisions that a decorator's functions may return, each with its value's types."""
+    known = {**vars(decorators), "types": decorator_types, **vars(values)}
+    accepts = get_args(get_type_hints(Hooks, known)[name])[0]
+    kind = get_origin(accepts) or accepts
+    answers = getattr(decorator_types, f"{kind.__name__}Answer").__bound__
+    said = {each for each in get_args(answers) if get_origin(each) is not collections.abc.Awaitable}
+    found = {get_origin(each) or each: get_args(each) for each in said - {NoneType}}
+    return {
+        outcome.decision: {inner for each in told for inner in get_args(each) or (each,)}
+        for outcome, told in found.items()
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_decorator_is_typed_by_its_points_contract(name):
+    allowed = _allowed(name)
+    for contract in (CONTRACTS[place.point] for place in places(name)):
+        assert allowed.keys() == contract.decisions
+        value = (Any if contract.value is object else contract.value) if contract.change else Never
+        brought = {Decision.CONTINUE: value, "replace": contract.replace, "stop": contract.stop}
+        for decision in allowed.keys() & brought.keys():
+            wanted = Any if brought[decision] is object else brought[decision]
+            assert wanted in allowed[decision], decision

@@ -377,3 +377,40 @@ async def test_nothing_said_and_nothing_changed_is_a_plain_go_on(registry):
     verdict = await registry.fire("after_llm_call", ANSWER)
     assert verdict.value is ANSWER
     assert [record.changed for record in verdict.records] == [False, False]
+
+
+def explode(status):
+    raise KeyError("plan")
+
+
+@pytest.mark.parametrize("decision", ["block", "fail", "ask", "retry"])
+async def test_a_hook_that_refuses_fails_closed(registry, decision):
+    on(registry, "after_llm_call").when(explode).handle(decision)
+    verdict = await registry.fire("after_llm_call", ANSWER)
+    assert (verdict.decision, verdict.code) == ("block", "hook_error")
+
+
+@pytest.mark.parametrize("decision", ["block", "retry"])
+async def test_a_hook_whose_effects_fail_lets_nothing_pass_either(registry, decision):
+    on(registry, "after_llm_call").handle(decision, effects=[explode])
+    assert (await registry.fire("after_llm_call", ANSWER)).decision == "block"
+
+
+@pytest.mark.parametrize("options", [{"on_error": "continue"}, {"failure_mode": "FailOpen"}])
+async def test_a_hook_that_refuses_may_say_that_it_fails_open(registry, options):
+    on(registry, "after_llm_call").when(explode).handle("fail", **options)
+    assert (await registry.fire("after_llm_call", ANSWER)).decision == "continue"
+
+
+@pytest.mark.parametrize(
+    "act", [{"decision": "stop", "value": "x"}, {"value": ANSWER}, {"effects": [print]}]
+)
+async def test_a_hook_that_refuses_nothing_is_passed_over(registry, act):
+    on(registry, "after_llm_call").when(explode).handle(**act)
+    assert (await registry.fire("after_llm_call", ANSWER)).decision == "continue"
+
+
+@pytest.mark.parametrize("event", ["before_tool_execution", "after_tool_call", "on_tool_error"])
+def test_a_decision_that_is_not_allowed_is_told_before_what_else_is_wrong(registry, event):
+    with pytest.raises(HookRefusedError, match=f"{event} does not allow stop. Allowed are: "):
+        on(registry, event).when(explode).handle("stop")

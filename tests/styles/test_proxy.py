@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from checkrail import AssistantMessage, HookRegistry, ModelRequest, RunResult, ToolCall, ToolResult
+from checkrail import (
+    AssistantMessage,
+    Continue,
+    HookRegistry,
+    ModelRequest,
+    RunResult,
+    ToolCall,
+    ToolResult,
+)
 from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.points import HookPoint, places
 from checkrail.hooks import RunContext
@@ -85,7 +93,7 @@ async def test_a_context_tells_where_it_stands(event):
     ctx = await seen_at(event, request_id="q1", model="m", provider="p", metadata={"k": [1]})
     assert (ctx.event, ctx.request_id, ctx.metadata) == (event, "q1", {"k": [1]})
     assert ctx.provider == "p"
-    assert ctx.model == (getattr(VALUES[event], "model", None) or "m")
+    assert ctx.model == ("groq/llama3" if event is HookEvent.PRE_REQUEST else "m")
     assert isinstance(ctx.timestamp, float)
     assert ctx.stop_chain is False
 
@@ -260,7 +268,7 @@ async def test_a_change_that_does_not_fit_breaks_the_contract(event, changes, to
     assert told in verdict.reason
 
 
-@pytest.mark.parametrize("answer", [None, {}, "ctx", True])
+@pytest.mark.parametrize("answer", [{}, "ctx", True])
 @pytest.mark.parametrize("asynchronous", [True, False])
 async def test_returning_anything_but_the_context_breaks_the_contract(answer, asynchronous):
     def sync(ctx):
@@ -473,3 +481,130 @@ async def test_making_a_context_for_a_point_without_one_raises():
     await registry.fire("after_run", RunResult())
     with pytest.raises(InvalidOutcomeError):
         proxy.context_of(seen[0])
+
+
+@pytest.mark.parametrize("event", HookEvent)
+@pytest.mark.parametrize("asynchronous", [True, False])
+async def test_a_hook_that_returns_nothing_continues(event, asynchronous):
+    seen = []
+
+    def sync(ctx):
+        seen.append(ctx.event)
+
+    async def async_(ctx):
+        seen.append(ctx.event)
+
+    verdict = await fire(event, async_ if asynchronous else sync)
+    assert (verdict.decision, seen) == ("continue", [event])
+    assert verdict.value is VALUES[event]
+
+
+async def test_what_it_changed_in_place_holds_all_the_same():
+    def hide(ctx):
+        ctx.messages[0]["content"] = "hidden"
+
+    verdict = await fire(HookEvent.PRE_REQUEST, hide)
+    assert verdict.value.messages == [{"role": "user", "content": "hidden"}]
+
+
+async def test_metadata_is_carried_from_hook_to_hook_and_from_point_to_point():
+    seen = []
+
+    def first(ctx):
+        ctx.metadata["began"] = 1
+        ctx.metadata["list"].append("first")
+        ctx.metadata.pop("gone")
+        return ctx
+
+    def second(ctx):
+        seen.append(copy.deepcopy(ctx.metadata))
+        ctx.metadata["list"].append("second")
+
+    def last(ctx):
+        seen.append(copy.deepcopy(ctx.metadata))
+
+    registry = HookRegistry()
+    registry.register(adapt(first, {"own": True}), HookEvent.PRE_REQUEST, name="first")
+    registry.register(adapt(second), HookEvent.PRE_REQUEST, name="second")
+    registry.register(adapt(last), HookEvent.POST_RESPONSE, name="last")
+    scope = registry.scope(metadata={"list": [], "gone": 1, "stays": 2})
+    await scope.fire(HookEvent.PRE_REQUEST, REQUEST)
+    await scope.bind(tool_call_id="1").fire(HookEvent.POST_RESPONSE, ANSWER)
+    assert seen == [
+        {"list": ["first"], "stays": 2, "began": 1},
+        {"list": ["first", "second"], "stays": 2, "began": 1},
+    ]
+    other = registry.scope(metadata={"list": [], "gone": 1})
+    await other.fire(HookEvent.POST_RESPONSE, ANSWER)
+    assert seen[-1] == {"list": [], "gone": 1}
+    assert scope.context.metadata == {"list": [], "gone": 1, "stays": 2}
+
+
+async def test_what_one_hook_keeps_of_its_metadata_another_cannot_change():
+    kept = []
+
+    def first(ctx):
+        ctx.metadata["list"] = [1]
+        kept.append(ctx.metadata["list"])
+
+    def second(ctx):
+        kept[0].append(2)
+        kept.append(ctx.metadata["list"])
+
+    await fire(HookEvent.PRE_REQUEST, first, second)
+    assert kept[1] == [1]
+
+
+async def test_the_clients_metadata_is_there_as_hooks_left_it():
+    seen = []
+
+    def look(ctx):
+        seen.append(ctx.metadata)
+
+    def without_name(event, request):
+        kept = {key: item for key, item in request.params["metadata"].items() if key != "name"}
+        return Continue(dataclasses.replace(request, params={"metadata": kept}))
+
+    registry = HookRegistry()
+    registry.register(adapt(look), HookEvent.PRE_REQUEST, name="before")
+    registry.register(without_name, HookEvent.PRE_REQUEST)
+    registry.register(adapt(look), HookEvent.PRE_REQUEST, name="after")
+    request = dataclasses.replace(REQUEST, params={"metadata": {"team": "blue", "name": "Ann"}})
+    await registry.fire(HookEvent.PRE_REQUEST, request, metadata={"api_key": "key-1"})
+    assert seen == [
+        {"team": "blue", "name": "Ann", "api_key": "key-1"},
+        {"team": "blue", "api_key": "key-1"},
+    ]
+
+
+async def test_a_client_cannot_say_what_only_the_event_may():
+    request = dataclasses.replace(REQUEST, params={"metadata": {"api_key": "somebody else's"}})
+    seen = []
+    registry = HookRegistry()
+    registry.register(adapt(lambda ctx: seen.append(ctx.metadata)), HookEvent.PRE_REQUEST)
+    await registry.fire(HookEvent.PRE_REQUEST, request, metadata={"api_key": "key-1"})
+    assert seen == [{"api_key": "key-1"}]
+
+
+@pytest.mark.parametrize("metadata", [None, ["a"], "x"])
+async def test_metadata_that_is_no_dict_breaks_the_contract(metadata):
+    def wrong(ctx):
+        ctx.metadata = metadata
+        return ctx
+
+    verdict = await fire(HookEvent.PRE_REQUEST, wrong)
+    assert (verdict.decision, verdict.code) == ("fail", "hook_invalid")
+    assert "ctx.metadata" in verdict.reason
+
+
+async def test_a_hook_in_shadow_leaves_no_metadata_behind():
+    seen = []
+
+    def would(ctx):
+        ctx.metadata["would"] = True
+
+    registry = HookRegistry()
+    registry.register(adapt(would), HookEvent.PRE_REQUEST, mode="shadow", name="would")
+    registry.register(adapt(lambda ctx: seen.append(ctx.metadata)), HookEvent.PRE_REQUEST)
+    await registry.fire(HookEvent.PRE_REQUEST, REQUEST)
+    assert seen == [{}]

@@ -60,7 +60,16 @@ async def test_before_a_run_it_tells_who_wants_what():
         assistant_id="a1",
         graph_id="research",
         user=user,
-        config={"configurable": {"depth": 3}},
+        config={
+            "configurable": {
+                "depth": 3,
+                "thread_id": "t1",
+                "run_id": "r1",
+                "assistant_id": "a1",
+                "graph_id": "research",
+                "langgraph_auth_user_id": "ada",
+            }
+        },
         input={"q": 1},
         extras={"plan": "free"},
     )
@@ -101,6 +110,34 @@ async def test_what_is_not_known_is_empty_and_the_user_is_anonymous():
     assert ids == ("", "", "", "")
     assert context.user == User(identity="anonymous")
     assert (context.config, context.extras, context.input) == ({}, {}, None)
+
+
+async def test_the_ids_in_the_config_are_the_servers_whatever_a_client_sends():
+    forged = {"thread_id": "x", "run_id": "x", "langgraph_auth_user_id": "root", "tone": "dry"}
+    context = await context_at(
+        "before_run",
+        {},
+        run_id="r1",
+        thread_id="t1",
+        user="ada",
+        metadata={"config": {"configurable": forged, "tags": ["a"]}},
+    )
+    assert context.config == {
+        "tags": ["a"],
+        "configurable": {
+            "thread_id": "t1",
+            "run_id": "r1",
+            "langgraph_auth_user_id": "ada",
+            "tone": "dry",
+        },
+    }
+
+
+async def test_after_a_run_it_tells_what_was_asked_for_before_hooks_changed_it():
+    asked = {"original_parameters": {"q": 0}}
+    for point, value in (("after_run", RunResult(input={"q": 1})), ("on_run_error", RunError())):
+        context = await context_at(point, value, metadata=asked)
+        assert context.extras == asked
 
 
 async def test_the_graph_can_have_another_name_than_the_agent():

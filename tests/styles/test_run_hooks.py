@@ -1,4 +1,6 @@
 import asyncio
+import copy
+import dataclasses
 import functools
 import logging
 import subprocess
@@ -7,11 +9,11 @@ import sys
 import pytest
 
 import checkrail.hooks
-from checkrail import Block, Continue, HookRegistry, Reject
+from checkrail import Block, CheckrailError, Continue, HookRegistry, Reject
 from checkrail.engine.errors import HookRefusedError
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import RunError, RunResult
-from checkrail.hooks import RejectRun, RunContext, RunHooks, User
+from checkrail.hooks import RejectRun, RunContext, RunHooks, User, load_hooks
 
 IDS = {
     "run_id": "r1",
@@ -29,7 +31,7 @@ async def fire(hooks, point, value, timeout=10.0, **context):
 
 
 def test_what_users_import_is_there():
-    assert checkrail.hooks.__all__ == ["RejectRun", "RunContext", "RunHooks", "User"]
+    assert checkrail.hooks.__all__ == ["RejectRun", "RunContext", "RunHooks", "User", "load_hooks"]
     assert RunHooks.RejectRun is RunHooks().RejectRun is RejectRun
 
 
@@ -246,43 +248,61 @@ async def test_a_late_observer_is_left_behind():
     assert (verdict.decision, verdict.records[1].failure) == ("continue", "timeout")
 
 
-async def test_every_gate_runs_and_the_first_refusal_is_the_answer():
+@pytest.mark.parametrize("failure", [RejectRun("first", 402), KeyError("x")])
+async def test_the_first_refusal_is_the_answer_and_no_later_hook_is_called(failure):
     hooks = RunHooks()
     seen = []
 
     @hooks.before_run
     def first(ctx):
         seen.append(1)
-        raise hooks.RejectRun("first", status_code=402)
+        raise failure
 
     @hooks.before_run
-    def second(ctx):
+    def charge(ctx):
         seen.append(2)
         raise hooks.RejectRun("second", status_code=429)
 
     verdict = await fire(hooks, "before_run", {})
-    assert (verdict.reason, verdict.status, seen) == ("first", 402, [1, 2])
+    assert (verdict.hook, verdict.decision, seen) == ("first", "block", [1])
 
 
-async def test_a_gate_sees_what_transforming_hooks_made_of_the_input():
+async def test_hooks_of_several_sets_in_one_registry_stop_at_the_first_refusal_too():
+    registry = HookRegistry()
+    seen = []
+    for number in (1, 2, 3):
+        hooks = RunHooks()
+
+        @hooks.before_run
+        def look(ctx, number=number):
+            seen.append(number)
+            if number == 2:
+                raise RejectRun("no", 402)
+
+        hooks.register(registry)
+    assert (await registry.fire("before_run", {})).status == 402
+    assert seen == [1, 2]
+
+
+async def test_a_run_hook_in_lane_gate_sees_what_others_made_of_the_input():
     registry = HookRegistry()
     hooks = RunHooks()
     seen = []
-    hooks.before_run(lambda ctx: seen.append(ctx.input))
+    hooks.before_run(lane="gate")(lambda ctx: seen.append(ctx.input))
     hooks.register(registry)
     registry.register(lambda event, value: Continue({"q": 2}), "before_run")
     await registry.fire("before_run", {"q": 1})
     assert seen == [{"q": 2}]
 
 
-def test_specs_are_gates_and_observers_with_ten_seconds():
+def test_specs_transform_and_observe_with_ten_seconds():
     hooks = RunHooks()
     hooks.before_run(lambda ctx: None)
     hooks.after_run(lambda ctx: None)
     registry = HookRegistry()
     hooks.register(registry)
     assert [spec.timeout for spec in registry.list()] == [10, 10]
-    assert [bound.lane for bound in registry.bound("before_run")] == [Lane.GATE]
+    assert [bound.lane for bound in registry.bound("before_run")] == [Lane.TRANSFORM]
     assert [bound.lane for bound in registry.bound("after_run")] == [Lane.OBSERVE]
 
 
@@ -376,3 +396,185 @@ async def test_a_sync_function_can_be_moved_into_a_thread_and_an_async_one_canno
 
     with pytest.raises(HookRefusedError, match="cannot be moved into a thread"):
         hooks.register(HookRegistry())
+
+
+CTX = RunContext("r1", "t1", "a1", "research", User("ada"), {"tags": ["x"]}, {"q": 1})
+
+
+async def test_hooks_can_be_fired_on_a_context_that_a_test_makes():
+    hooks = RunHooks()
+    seen = []
+    hooks.before_run(seen.append)
+    hooks.after_run(seen.append)
+    hooks.on_run_error(seen.append)
+    after = dataclasses.replace(CTX, status="success", output={"a": 2})
+    error = dataclasses.replace(CTX, error="boom", error_type="ValueError")
+    assert await hooks.fire_before_run(CTX) is None
+    assert await hooks.fire_after_run(after) is None
+    assert await hooks.fire_on_run_error(error) is None
+    assert [each is given for each, given in zip(seen, (CTX, after, error), strict=True)] == [
+        True
+    ] * 3
+
+
+class OutOfCredit(RejectRun):
+    """A rejection of somebody's own."""
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [RejectRun("no", 402), OutOfCredit("none left", 402), Reject("no", 418), KeyError("x")],
+)
+@pytest.mark.parametrize("form", ["async", "sync", "awaitable", "thread"])
+async def test_firing_before_run_raises_what_a_hook_raised(failure, form):
+    hooks = RunHooks()
+    seen = []
+
+    async def wait(ctx):
+        await asyncio.sleep(0)
+        raise failure
+
+    def refuse(ctx):
+        raise failure
+
+    def hand_on(ctx):
+        return wait(ctx)
+
+    fn = {"async": wait, "awaitable": hand_on}.get(form, refuse)
+    hooks.before_run(thread=form == "thread")(fn)
+    hooks.before_run(seen.append)
+    with pytest.raises(type(failure)) as raised:
+        await hooks.fire_before_run(CTX)
+    assert (raised.value is failure, seen) == (True, [])
+
+
+async def test_firing_before_run_rejects_with_504_for_a_hook_that_is_late():
+    hooks = RunHooks()
+
+    @hooks.before_run
+    async def hangs(ctx):
+        await asyncio.sleep(60)
+
+    with pytest.raises(RejectRun, match=r"'hangs' at before_run timed out after 0\.05 s") as late:
+        await hooks.fire_before_run(CTX, timeout=0.05)
+    assert late.value.status_code == 504
+
+
+async def test_firing_before_run_finds_a_rejection_in_a_group():
+    hooks = RunHooks()
+
+    @hooks.before_run
+    async def both(ctx):
+        raise ExceptionGroup("several", [RejectRun("no", 402)])
+
+    with pytest.raises(RejectRun, match="no") as rejected:
+        await hooks.fire_before_run(CTX)
+    assert rejected.value.status_code == 402
+
+
+async def test_firing_keeps_to_what_a_hook_says_of_itself():
+    hooks = RunHooks()
+    seen = []
+
+    @hooks.before_run(agents="coding")
+    def other_agent(ctx):
+        raise RejectRun
+
+    @hooks.before_run(mode="shadow")
+    def tried_out(ctx):
+        raise RejectRun
+
+    @hooks.before_run(on_error="continue")
+    def careless(ctx):
+        raise KeyError
+
+    @hooks.after_run(background=True)
+    async def aside(ctx):
+        await asyncio.sleep(0)
+        seen.append(ctx.status)
+
+    await hooks.fire_before_run(CTX)
+    await hooks.fire_after_run(dataclasses.replace(CTX, status="interrupted"))
+    assert seen == ["interrupted"]
+
+
+@pytest.mark.parametrize("failure", [RejectRun("no"), KeyError("x"), asyncio.CancelledError()])
+async def test_firing_after_a_run_logs_errors_and_goes_on(failure, caplog):
+    hooks = RunHooks()
+    seen = []
+
+    @hooks.after_run
+    @hooks.on_run_error
+    async def broken(ctx):
+        raise failure
+
+    hooks.after_run(seen.append)
+    hooks.on_run_error(seen.append)
+    await hooks.fire_after_run(CTX)
+    await hooks.fire_on_run_error(CTX)
+    assert seen == [CTX, CTX]
+    assert "broken" in caplog.text
+
+
+def write_hooks(folder, text):
+    file = folder / "hooks.py"
+    file.write_text(f"from checkrail.hooks import RunHooks\n{text}\n")
+    return file
+
+
+async def test_hooks_are_loaded_from_a_file_beside_another(tmp_path, monkeypatch):
+    write_hooks(
+        tmp_path, "hooks = RunHooks()\n@hooks.before_run\ndef no(ctx): raise hooks.RejectRun('no')"
+    )
+    for given in (str(tmp_path), tmp_path):
+        hooks = load_hooks("./hooks.py:hooks", given)
+        with pytest.raises(RejectRun):
+            await hooks.fire_before_run(CTX)
+    monkeypatch.chdir(tmp_path)
+    assert load_hooks("./hooks.py:hooks") is hooks
+
+
+async def test_a_list_of_run_hooks_is_loaded_as_one(tmp_path):
+    write_hooks(
+        tmp_path,
+        "first, second = RunHooks(), RunHooks()\n"
+        "first.before_run(lambda ctx: None)\nsecond.before_run(lambda ctx: None)\n"
+        "hooks = [first, second]",
+    )
+    hooks = load_hooks("./hooks.py:hooks", tmp_path)
+    assert len(hooks.specs()) == 2
+    assert load_hooks("./hooks.py:hooks", tmp_path).specs()
+
+
+def test_hooks_are_loaded_from_a_module():
+    assert isinstance(load_hooks(f"{__name__}:HOOKS"), RunHooks)
+
+
+HOOKS = RunHooks()
+NO_HOOKS = 3
+EMPTY: list[RunHooks] = []
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("./hooks.py", "is no import reference.*Write ./file.py:name"),
+        ("./missing.py:hooks", "there is no file"),
+        (f"{__name__}:MISSING", "has no 'MISSING'"),
+        (f"{__name__}:NO_HOOKS", "is no RunHooks, but int.*Name a RunHooks"),
+        (f"{__name__}:EMPTY", "is no RunHooks, but an empty list"),
+    ],
+)
+def test_what_cannot_be_loaded_is_refused_with_what_to_do(path, problem, tmp_path):
+    with pytest.raises(CheckrailError, match=problem):
+        load_hooks(path, tmp_path)
+
+
+def test_other_points_say_where_their_hooks_go():
+    hooks = RunHooks()
+    for name in ("before_tool_call", "pre_request"):
+        with pytest.raises(AttributeError, match=r"before_run, after_run and .*`Hooks`"):
+            getattr(hooks, name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+        hooks.nothing  # noqa: B018 - that it is none is what is tried
+    assert len(copy.copy(RunHooks(hooks)).specs()) == 0

@@ -1,4 +1,5 @@
 import sys
+import time
 
 import prometheus_client
 import pytest
@@ -59,6 +60,15 @@ async def test_failures_are_counted_by_kind(registry, metrics):
     labels = {"point": "before_run", "hook": "wrong", "kind": "invalid"}
     assert metrics.get_sample_value(name, labels) == 1
     assert "checkrail_hook_decisions_total{" not in generate_latest(metrics).decode()
+
+
+async def test_hooks_that_hold_the_event_loop_are_counted(registry, metrics):
+    registry.register(lambda event: time.sleep(0.02), "before_run", name="slow", timeout=0.01)
+    registry.register(lambda event: None, "before_run", name="quick")
+    await registry.fire("before_run", {})
+    name = "checkrail_hook_overruns_total"
+    assert metrics.get_sample_value(name, {"point": "before_run", "hook": "slow"}) == 1
+    assert metrics.get_sample_value(name, {"point": "before_run", "hook": "quick"}) is None
 
 
 async def test_durations_are_measured(registry, metrics):

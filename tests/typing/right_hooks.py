@@ -5,12 +5,15 @@ from typing import Any, assert_type
 
 from checkrail import (
     AgentResponse,
+    Ask,
     AssistantMessage,
     Block,
     Continue,
     Event,
+    Hook,
     HookRegistry,
     ModelRequest,
+    Replace,
     Retry,
     RunError,
     RunResult,
@@ -19,7 +22,7 @@ from checkrail import (
     ToolResult,
 )
 from checkrail.engine.hook import HookSpec
-from checkrail.engine.outcomes import Outcome
+from checkrail.engine.points import Lane
 from checkrail.hooks import RunContext, RunHooks
 from checkrail.styles import (
     AgentEvent,
@@ -52,8 +55,52 @@ def with_expression(event: Event[ToolCall], call: ToolCall) -> Block:
 
 
 @hooks.before_tool_call(when=lambda event: True)
-def with_condition(event: Event[ToolCall]) -> Outcome | None:
+def with_condition(event: Event[ToolCall]) -> Continue[ToolCall] | None:
     return Continue(event.value)
+
+
+@hooks.before_tool_call(lane=Lane.GATE, mode="shadow", on_error="block", failure_mode="FailOpen")
+def with_names(event: Event[ToolCall], call: ToolCall) -> Replace[ToolResult] | Ask | None:
+    return Replace(ToolResult(call.id, call.name, "kept"))
+
+
+@hooks.before_tool_call
+def with_text(event: Event[ToolCall]) -> Continue[str] | Continue[ToolCall]:
+    return Continue('{"amount": 1}')
+
+
+@hooks.on_session_start
+def only_going_on(event: Event[Session]) -> Continue | None:
+    return Continue()
+
+
+class ByMethods(Hook):
+    def name(self) -> str:
+        return "by methods"
+
+    def points(self) -> list[str]:
+        return ["before_tool_call"]
+
+    def timeout(self) -> float:
+        return 2
+
+    def execute(self, event: Event[ToolCall]) -> Continue[ToolCall] | None:
+        return Continue(event.value)
+
+
+class ByAttributes(Hook):
+    name = "by attributes"
+    points = ("before_tool_call",)
+    lane = "gate"
+    timeout = 2
+    on_error = "block"
+
+    async def execute(self, event: Event[ToolCall], call: ToolCall) -> Block | None:
+        return None
+
+
+given.registry.register(ByMethods())
+given.registry.register(ByAttributes(), lane="observe")
 
 
 @hooks.pre_request()

@@ -12,7 +12,10 @@ RIGHT = Path(__file__).with_name("right_hooks.py")
 
 IMPORTS = """
 from typing import Any
-from checkrail import Block, Event, ModelRequest, RunResult, ToolCall
+from checkrail import (
+    AssistantMessage, Block, Continue, Event, Hook, HookRegistry, ModelRequest, Replace, Retry,
+    RunResult, ToolCall, ToolResult,
+)
 from checkrail.hooks import RunContext, RunHooks
 from checkrail.styles import AgentStatus, HookDecision, Hooks, HookContext, adapt, on
 hooks = Hooks()
@@ -60,6 +63,41 @@ async def wrong_condition(event: Event[ToolCall], call: ToolCall) -> None: ...
 @hooks.hook("before_run", lan="gate")  # E: Unexpected keyword argument "lan"
 async def unknown_option_for_several(event: Event[Any]) -> None: ...
 
+@hooks.before_tool_call(lane="gatee")  # E: matches argument type
+async def unknown_lane(event: Event[ToolCall], call: ToolCall) -> None: ...
+
+@hooks.before_tool_call(mode="shadw")  # E: matches argument type
+async def unknown_mode(event: Event[ToolCall], call: ToolCall) -> None: ...
+
+@hooks.before_tool_call(on_error={"tiemout": "block"})  # E: Dict entry 0 has incompatible type
+async def unknown_kind(event: Event[ToolCall], call: ToolCall) -> None: ...
+
+HookRegistry().register(unknown_lane, "before_run", lane="gatee")  # E: has incompatible type
+hooks.on("after_llm_call").handle("retyr")  # E: has incompatible type
+
+@hooks.before_tool_call  # E: cannot be "Retry | None"
+def retry_where_it_is_forbidden(event: Event[ToolCall], call: ToolCall) -> Retry | None: ...
+
+@hooks.before_llm_call  # E: cannot be "Coroutine[Any, Any, Retry]"
+async def retry_later(event: Event[ModelRequest]) -> Retry: raise NotImplementedError
+
+@hooks.on_session_end  # E: cannot be "Block"
+def block_where_it_is_over(event: Event[Any]) -> Block: raise NotImplementedError
+
+@hooks.after_llm_call  # E: cannot be "Continue[ToolCall]"
+def another_value(event: Event[AssistantMessage]) -> Continue[ToolCall]: raise NotImplementedError
+
+@hooks.before_tool_call  # E: cannot be "Replace[AssistantMessage]"
+def another_result(event: Event[ToolCall]) -> Replace[AssistantMessage]: raise NotImplementedError
+
+def another_value_inside(event: Event[Any]) -> Continue[ToolCall]:
+    return Continue(ToolResult())  # E: expected "ToolCall | Unset"
+
+class WrongOptions(Hook):
+    lane = "gatee"  # E: Incompatible types in assignment
+    on_error = "blok"  # E: Incompatible types in assignment
+    mode = "shadw"  # E: Incompatible types in assignment
+
 @hooks.before_tol_call  # E: "Hooks" has no attribute "before_tol_call"
 def unknown_point(event: Event[Any]) -> None: ...
 
@@ -82,9 +120,9 @@ hooks.on("query_end").handle(effects=[holds])  # E: List item 0 has incompatible
 hooks.on("query_end").handle(prioritty=1)  # E: Unexpected keyword argument "prioritty"
 HookDecision.RETYR  # E: has no attribute "RETYR"
 
-def forgets(ctx: HookContext) -> None: ...
+def answers_otherwise(ctx: HookContext) -> int: return 1
 
-adapt(forgets)  # E: incompatible type
+adapt(answers_otherwise)  # E: incompatible type
 """
 
 

@@ -39,7 +39,7 @@ async def no_connections_left():
 
 @pytest.fixture
 def provider():
-    return Provider("openai", OpenAIWire(), named, "stop", "tool_calls")
+    return Provider("openai", OpenAIWire(), named)
 
 
 def pytest_collection_modifyitems(items):

@@ -1,6 +1,10 @@
 """What is asked of the SDK models, and holds for LiteLLM's too."""
 
-from tests.agent.models.test_sdk_answers import (  # noqa: F401 - collected here once more
+from tests.agent.models.test_openai import (  # noqa: F401 - collected here once more
+    test_a_refusal_is_the_text_and_the_stop_reason,
+    test_a_refusal_that_breaks_off_is_no_answer,
+)
+from tests.agent.models.test_sdk_answers import (  # noqa: F401
     test_a_provider_that_is_busy_is_asked_again_as_it_says,
     test_a_tool_call_has_its_id_its_name_and_its_arguments,
     test_an_answer_may_be_empty,
@@ -9,7 +13,6 @@ from tests.agent.models.test_sdk_answers import (  # noqa: F401 - collected here
     test_parallel_tool_calls_stay_apart_and_in_order,
     test_text_may_come_before_tool_calls,
     test_the_params_of_a_model_are_there_for_requests_to_take,
-    test_the_stop_reason_is_the_providers_word,
     test_the_text_of_a_stream_comes_in_pieces_that_add_up,
     test_what_goes_into_the_body_can_be_said_the_sdks_way_too,
 )
@@ -26,6 +29,7 @@ from tests.agent.models.test_sdk_failures import (  # noqa: F401
     test_a_request_that_cannot_be_written_is_an_error,
     test_a_status_has_its_kind_and_its_advice,
     test_a_stream_that_nobody_reads_on_is_hung_up,
+    test_a_stream_without_its_end_is_no_answer,
     test_an_answer_that_breaks_off_is_a_failure_of_the_connection,
     test_an_answer_that_does_not_come_is_a_timeout,
     test_an_error_page_of_something_in_between_is_told_in_short,

@@ -123,6 +123,20 @@ async def test_an_answer_has_its_usage_also_as_a_stream(openai_at, way):
     assert answer.usage["input_tokens_details"]["cached_tokens"] == 2
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("length", "length"),
+        ("max_tokens", "length"),
+        ("content_filter", "content_filter"),
+        ("moon_phase", "stop"),  # LiteLLM takes what it does not know for a plain end
+    ],
+)
+async def test_the_stop_reason_is_in_our_words(openai_at, way, theirs, ours):
+    answer = (await asked(gpt(openai_at(Say("So lo", stop=theirs))), way)).message
+    assert answer.stop_reason == ours
+
+
 @pytest.mark.parametrize("written", ['{"city": "Par', "{city: Paris}"])
 async def test_arguments_that_are_no_json_are_kept_as_they_were_written(openai_at, way, written):
     endpoint = openai_at(calling(Call("weather", written, id="c1")))
@@ -131,11 +145,16 @@ async def test_arguments_that_are_no_json_are_kept_as_they_were_written(openai_a
     assert answer.metadata == {"unparsed_arguments": {"c1": written}}
 
 
-async def test_a_call_that_a_stream_cut_off_is_not_made_although_litellm_ends_it(openai_at):
-    endpoint = openai_at(Say(calls=(Call("pay", '{"amount": 10', id="c1"),), ends="early"))
-    answer = (await asked(gpt(endpoint), "stream", request(tools=[TOOL]))).message
-    assert answer.tool_calls == [ToolCall("c1", "pay", {})]
-    assert answer.metadata["unparsed_arguments"] == {"c1": '{"amount": 10'}
+@pytest.mark.parametrize("model", [gpt, claude])
+@pytest.mark.parametrize("arguments", ['{"amount": 10', '{"amount": 10}'])
+async def test_a_call_that_a_stream_cut_off_is_not_made_although_litellm_ends_it(
+    openai_at, anthropic_at, model, arguments
+):
+    reply = Say(calls=(Call("pay", arguments, id="c1"),), ends="early")
+    endpoint = (openai_at if model is gpt else anthropic_at)(reply)
+    error = await failure(model(endpoint), "stream", request(tools=[TOOL]))
+    assert error.kind == "invalid"
+    assert "its stream ended before the answer did" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -40,13 +40,6 @@ def test_thoughts_that_come_at_once_are_told_apart():
     assert LiteLLMDraft("claude").whole(answer).content == [FIRST, SECOND]
 
 
-def test_a_stream_with_nothing_in_it_but_an_end_is_no_answer():
-    draft = LiteLLMDraft("claude")
-    draft.add(piece("stop"))
-    with pytest.raises(InvalidAnswer, match="nothing in its stream"):
-        draft.finished()
-
-
 @pytest.mark.parametrize("blocks", ["many", [7], [{"type": "thinking", "thinking": 7}]])
 def test_thoughts_of_the_wrong_shape_are_no_answer(blocks):
     answer = {"choices": [{"message": {"thinking_blocks": blocks}, "finish_reason": "stop"}]}

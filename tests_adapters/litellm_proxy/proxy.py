@@ -34,11 +34,14 @@ MODELS = {
 FALLS = "gpt-falls"
 """A model that LiteLLM asks another one instead of, if it fails."""
 
+FALLS_FAR = "gpt-falls-far"
+"""One that it asks a model of another provider instead of."""
+
 
 def config_for(provider: Provider, **settings: Any) -> dict[str, Any]:
     """Write a config.yaml whose models are all at one provider."""
     models = []
-    for name in sorted({*MODELS.values(), FALLS}):
+    for name in sorted({*MODELS.values(), FALLS, FALLS_FAR}):
         openai = name.startswith("gpt")
         params = {
             "model": f"{'openai' if openai else 'anthropic'}/{name}",
@@ -53,7 +56,7 @@ def config_for(provider: Provider, **settings: Any) -> dict[str, Any]:
         "litellm_settings": {"num_retries": 0, "telemetry": False, **settings},
         "router_settings": {
             "disable_cooldowns": True,
-            "fallbacks": [{FALLS: ["gpt-test"]}],
+            "fallbacks": [{FALLS: ["gpt-test"]}, {FALLS_FAR: ["local"]}],
         },
     }
 

@@ -5,11 +5,11 @@ import json
 
 import aiohttp
 import pytest
-from tests.gateway.behaviours import CLOSED, LIMIT, NOTE, REDACT, SECRET, TRANSFER, apis, ways
+from tests.gateway.behaviours import CLOSED, LIMIT, NOTE, REDACT, SECRET, TEXT, TRANSFER, apis, ways
 from tests.gateway.dialects import DIALECTS
 from tests.gateway.provider import Fail, Raw, Say
 
-from .proxy import FALLS
+from .proxy import FALLS, FALLS_FAR
 
 OTHER_PATHS = [
     ("/chat/completions", "chat"),
@@ -212,3 +212,14 @@ async def test_callers_cannot_turn_hooks_off(place, name):
     got = await place.send(name, body, **{"x-litellm-disable-callbacks": "checkrail"})
     assert got.status == 451
     assert place.provider.requests == []
+
+
+@ways
+async def test_an_answer_is_of_the_provider_that_was_called_in_the_end(place, stream):
+    refused = {"when": 'provider == "hosted_vllm"', "block": "Nothing comes from there"}
+    await place.rules(after_llm_call=[refused])
+    place.provider.say(Fail(500), Say(TEXT))
+    got = await place.ask("chat", stream=stream, model=FALLS_FAR)
+    assert [sent.json["model"] for sent in place.provider.requests] == [FALLS_FAR, "local"]
+    assert "Nothing comes from there" in got.heard.error["message"]
+    assert b"quick" not in got.raw

@@ -14,7 +14,7 @@ Network = IPv4Network | IPv6Network
 LOOPBACK = "this machine itself"
 PRIVATE = "a private network"
 SHARED = "a carrier's or cloud's inner network"
-METADATA = "link-local, where clouds keep their metadata"
+METADATA = "link-local, or where clouds keep their metadata"
 RESERVED = "reserved, and no place on the internet"
 EMBEDDED = "a tunnel to an address of another kind"
 MULTICAST = "multicast"
@@ -30,6 +30,7 @@ ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 V4: dict[IPv4Network, str] = {
     IPv4Network("0.0.0.0/8"): RESERVED,
     IPv4Network("10.0.0.0/8"): PRIVATE,
+    IPv4Network("100.100.100.200/32"): METADATA,  # Alibaba's, in the middle of the shared ones
     IPv4Network("100.64.0.0/10"): SHARED,
     IPv4Network("127.0.0.0/8"): LOOPBACK,
     IPv4Network("168.63.129.16/32"): METADATA,  # Azure's, in the middle of the public ones
@@ -47,6 +48,10 @@ V4: dict[IPv4Network, str] = {
 }
 V6: dict[IPv6Network, str] = {
     IPv6Network("::1/128"): LOOPBACK,
+    IPv6Network("fd00:ec2::/32"): METADATA,  # Amazon's; these are in the middle of private ones
+    IPv6Network("fd20:ce::254/128"): METADATA,  # Google's
+    IPv6Network("fd00:c1::a9fe:a9fe/128"): METADATA,  # Oracle's
+    IPv6Network("fd00:42::42/128"): METADATA,  # Scaleway's
     IPv6Network("fc00::/7"): PRIVATE,
     IPv6Network("fe80::/10"): METADATA,
     IPv6Network("ff00::/8"): MULTICAST,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Outcome
 from checkrail.engine.points import CONTRACTS, Decision
 from checkrail.engine.values import RunError, RunResult, plain
+
+log = logging.getLogger("checkrail")
 
 UNSERVED = "agent hooks need the run server, which is not running here"
 
@@ -51,6 +54,7 @@ def _answer(event: Event[Any], agent_name: str, output: Any) -> Outcome | None:
         raise InvalidOutcomeError(f"{who} answered no object: answer with one, {expected}")
     if _at_start(event) and not observing:
         data = _continued(event, who, data)
+    data = _without_extra(event, who, data)
     return wire.answer(event.point, data, event.value, observing=observing)
 
 
@@ -63,6 +67,16 @@ def _continued(event: Event[Any], who: str, data: Mapping[str, Any]) -> dict[str
         raise InvalidOutcomeError(f"{problem}: send those that the run is to start with")
     same = data["parameters"] == plain(event.value) and not data.get("redacted")
     return {key: item for key, item in data.items() if not (same and key == "parameters")}
+
+
+def _without_extra(event: Event[Any], who: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out keys that an answer does not have: models like to explain themselves."""
+    known = wire.answer_keys(event.point, data) or data.keys()
+    extra = [key for key in data if key not in known]
+    if extra:
+        named = ", ".join(map(repr, extra))[:200]
+        log.warning("%s answered at %s with keys that are ignored: %s", who, event.point, named)
+    return {key: item for key, item in data.items() if key in known}
 
 
 def _at_end(event: Event[Any]) -> bool:

@@ -11,10 +11,12 @@ from typing import Any, NoReturn
 from checkrail.actions import wire
 from checkrail.actions.errors import ActionError
 from checkrail.actions.process import (
+    NOT_FOUND,
     Ended,
     TooMuchOutputError,
     ending,
     environment,
+    missing_interpreter,
     not_started,
     run,
     shown,
@@ -43,15 +45,17 @@ def command(
     program = _checked(argv)
 
     async def ask_program(event: Event[Any]) -> Outcome | None:
-        told = json.dumps(wire.request(event)).encode()
-        limits = (STDOUT_LIMIT, STDERR_LIMIT)
+        told = wire.encode(wire.request(event))
+        limits, around = (STDOUT_LIMIT, STDERR_LIMIT), environment(env)
         try:
-            ended = await run(program, told, cwd=cwd, env=environment(env), limits=limits)
+            ended = await run(program, told, cwd=cwd, env=around, limits=limits)
         except TooMuchOutputError:
             problem = f"{program[0]} wrote more than {STDOUT_LIMIT} bytes to its output"
             raise InvalidOutcomeError(f"{problem}: answer with one JSON object") from None
         except OSError as error:
-            raise UnreachableError(not_started(program, cwd, error)) from error
+            raise UnreachableError(not_started(program, cwd, error, around)) from error
+        if ended.code == NOT_FOUND and (missing := missing_interpreter(program[0], cwd, around)):
+            raise UnreachableError(": ".join(missing))
         return _answer(event, program, ended)
 
     return ask_program
@@ -79,8 +83,8 @@ def _answer(event: Event[Any], program: tuple[str, ...], ended: Ended) -> Outcom
         return wire.answer(event.point, data, event.value, observing=observing)
     if ended.code == REFUSED and CONTRACTS[event.point].block and not observing:
         return Block(shown(ended.stderr))
-    said = shown(ended.stderr)
-    raise ActionError(f"{program[0]} {ending(ended.code)}{f': {said}' if said else ''}")
+    said, how = shown(ended.stderr), f"{program[0]} {ending(ended.code)}"
+    raise ActionError(f"{how}: {said}" if said else how, public=how)
 
 
 def _data(program: tuple[str, ...], written: bytes) -> Any:

@@ -6,11 +6,15 @@ from checkrail.engine.errors import CheckrailError
 
 
 class ActionError(CheckrailError):
-    """A declared hook cannot be built, or what it was told to do cannot be done."""
+    """A declared hook cannot be built, or what it was told to do cannot be done.
 
-    def __init__(self, problem: str, remedy: str = "") -> None:
+    Of one at work callers read only what is `public`: the problem may quote what others wrote.
+    """
+
+    def __init__(self, problem: str, remedy: str = "", *, public: str = "") -> None:
         self.problem = problem
         self.remedy = remedy
+        self.public = public
         super().__init__(problem, remedy)
 
     def __str__(self) -> str:

@@ -6,20 +6,46 @@ the first expression is compiled.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from checkrail.actions.errors import ActionError
-from checkrail.actions.fields import check_uses, in_text, kind_of
-from checkrail.actions.identifiers import Use, tokens, uses
+from checkrail.actions.expression_limits import (
+    FOR_TEXT,
+    MISFIT,
+    Meter,
+    Room,
+    check_shape,
+    check_text,
+    literal_patterns,
+    weight_of,
+    with_guards,
+    with_limits,
+)
+from checkrail.actions.fields import (
+    Advice,
+    check_text_calls,
+    check_uses,
+    field_names,
+    find_membership_advice,
+    in_text,
+    kind_of,
+)
+from checkrail.actions.identifiers import TEXT_FUNCTIONS, Token, Use, text_calls, tokens, uses
 from checkrail.actions.wire import on_wire
 from checkrail.engine.errors import suggestion
 from checkrail.engine.event import Event
 from checkrail.engine.points import CONTRACTS, Contract, places
-from checkrail.engine.values import Value, plain
+from checkrail.engine.text import text_of
+from checkrail.engine.values import Value
+from checkrail.regex import PatternError, compile_pattern
+from checkrail.turns import in_turn
 
 if TYPE_CHECKING:
     import cel
@@ -57,6 +83,8 @@ _NATIVE = (
 )
 """The functions of the language itself; the package does not list them."""
 
+_METHODS = ("contains", "endsWith", "matches", "startsWith")
+
 _SAID_OTHERWISE = {
     "and": "&&",
     "or": "||",
@@ -68,72 +96,163 @@ _SAID_OTHERWISE = {
 }
 _GUARD = "Guard what may be absent, as in has(x.y) && x.y > 1 or x != null"
 _NO_FUNCTION = "Undefined variable or function: "
+Binder = Callable[[Event[Any], Room], Any]
+"""Makes the value of a name from an event."""
+
 _SYNTAX = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 
 
 class Expression:
-    """A compiled condition; call it with an event."""
+    """A compiled condition; call it with an event.
 
-    __slots__ = ("_binders", "_functions", "_program", "text")
+    `advice` says what in it is no mistake, but hardly what was meant.
+    """
+
+    __slots__ = (
+        *("_binders", "_functions", "_limited", "_program", "_texts", "_weight"),
+        *("advice", "text"),
+    )
 
     def __init__(
         self,
         text: str,
         program: cel.Program,
-        binders: Mapping[str, Callable[[Event[Any]], Any]],
+        binders: Mapping[str, Binder],
         functions: Mapping[str, Callable[..., Any]],
+        *,
+        weight: int,
+        limited: bool,
+        texts: bool,
+        advice: tuple[Advice, ...],
     ) -> None:
         self.text = text
+        self.advice = advice
         self._program = program
         self._binders = dict(binders)
         self._functions = dict(functions)
+        self._weight = weight
+        self._texts = texts
+        self._limited = limited or bool(functions)
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
 
-    def __call__(self, event: Event[Any]) -> bool:
-        """Say whether the condition holds."""
-        names = {name: bind(event) for name, bind in self._binders.items()}
+    def __call__(self, event: Event[Any]) -> bool | Awaitable[bool]:
+        """Say whether the condition holds; what took long is told after others had their turn."""
+        return in_turn(lambda: self._evaluated(event))
+
+    def _evaluated(self, event: Event[Any]) -> bool:
+        names = self._names(event)
+        meter = Meter() if self._limited else None
         try:
-            known = _cel().Context(names, self._functions) if self._functions else names
+            known = names
+            if meter is not None:
+                known = _cel().Context(names, meter.functions(self._functions))
             answer = self._program.execute(known)
         except Exception as error:
+            if meter is not None and meter.problem is not None:
+                raise _too_much(self.text, event, meter.problem) from None
             raise _failed(self.text, event, names, error) from error
+        if meter is not None and meter.problem is not None:
+            raise _too_much(self.text, event, meter.problem)
         if answer is True or answer is False:
             return answer
         problem = f"the expression {self.text!r} gave {kind_of(answer)}, not true or false"
-        raise ActionError(problem, "Compare it with something, as in x == 1 or size(x) > 0")
+        remedy = "Compare it with something, as in x == 1 or size(x) > 0"
+        raise ActionError(problem, remedy, public="its condition is neither true nor false")
+
+    def _names(self, event: Event[Any]) -> dict[str, Any]:
+        room = Room(self._weight, texts=self._texts)
+        try:
+            return {name: bind(event, room) for name, bind in self._binders.items()}
+        except ActionError as error:
+            raise _too_much(self.text, event, error) from None
 
 
-def compile_expression(text: str, points: Iterable[str] = ()) -> Callable[[Event[Any]], bool]:
+def compile_expression(text: str, points: Iterable[str] = ()) -> Expression:
     """Compile a condition, or refuse it; only the names that it uses are made for each event.
 
     With `points` given, a name that exists at none of them is refused too.
     """
+    check_text(text)
     program = _parsed(text)
+    words = tokens(text)
+    check_shape(text, words)
+    _check_methods(text, words)
+    _check_patterns(text, words)
     found = list(uses(text))
-    from cel.stdlib import STDLIB_FUNCTIONS
-
-    called = _namespaced(found, STDLIB_FUNCTIONS)
+    library = _library()
+    called = _namespaced(found, library)
     plain_calls = set(program.functions()) - {name.rpartition(".")[2] for name in called}
     for name in sorted(plain_calls):
-        _check_function(text, name, STDLIB_FUNCTIONS)
-    called |= plain_calls & STDLIB_FUNCTIONS.keys()
+        _check_function(text, name, library)
+    called |= plain_calls & library.keys()
     contracts = _contracts(points)
     known = _names_at(contracts)
-    read = _read_names(text, program.variables(), found, known)
+    read = _read_names(text, program.variables(), found, known, contracts)
     check_uses(text, [use for use in found if use.name in read], contracts)
-    binders = {name: _binder(name, members) for name, members in read.items()}
-    return Expression(text, program, binders, {name: STDLIB_FUNCTIONS[name] for name in called})
+    advice = check_text_calls(text, text_calls(text), contracts)
+    advice += find_membership_advice(text, found)
+    guarded = with_guards(text, words)
+    guarded_words = tokens(guarded)
+    written = with_limits(guarded, guarded_words)
+    return Expression(
+        text,
+        program if written == text else _parsed(written),
+        {name: _binder(name, members) for name, members in read.items()},
+        {name: library[name] for name in called},
+        weight=weight_of(guarded_words),
+        limited=written != guarded,
+        texts=any(word.text == "text" for word in words),
+        advice=advice,
+    )
+
+
+def _library() -> dict[str, Callable[..., Any]]:
+    """Return the functions besides the language's own; `contains` is its own, for texts alone."""
+    _cel()
+    from cel.stdlib import STDLIB_FUNCTIONS
+
+    own = {name: call for name, call in STDLIB_FUNCTIONS.items() if name != "contains"}
+    return {**own, "text": text_of}
+
+
+def _check_patterns(text: str, words: list[Token]) -> None:
+    """Refuse a pattern that stands in the expression and cannot be one."""
+    for literal in literal_patterns(words):
+        try:
+            compile_pattern(_cel().compile(literal).execute({}))
+        except PatternError as error:
+            problem = f"the expression {text!r} has a pattern that cannot be: {error.problem}"
+            raise ActionError(problem, error.remedy) from None
 
 
 def _cel() -> Any:
     try:
+        if "cel" not in sys.modules:
+            _import_without_command_line()
         import cel
     except ImportError as error:
         problem = "expressions need the package common-expression-language, which is not installed"
         raise ActionError(problem, 'Run: pip install "checkrail[config]"') from error
     return cel
+
+
+def _import_without_command_line() -> None:
+    """Import the language's package, but not its shell, whose own imports take twice as long.
+
+    The package imports `cel.cli` and does nothing with it, so an empty module stands for it
+    meanwhile. A version that needs its shell is imported again by the caller, as it is.
+    """
+    shell = ModuleType("cel.cli")
+    sys.modules.setdefault(shell.__name__, shell)
+    with suppress(ImportError, AttributeError):
+        import cel
+
+        if cel.cli is shell:
+            del cel.cli
+    if sys.modules.get(shell.__name__) is shell:
+        del sys.modules[shell.__name__]
 
 
 def _parsed(text: str) -> cel.Program:
@@ -159,6 +278,15 @@ def _remedy(text: str) -> str:
         if token.text in _SAID_OTHERWISE:
             return f"In CEL, write {_SAID_OTHERWISE[token.text]} instead of {token.text}"
     return "Expressions are written in CEL, as in: tool_call.args.amount > 1000"
+
+
+def _check_methods(text: str, words: list[Token]) -> None:
+    """Refuse `contains(x, y)`: the language has it as `x.contains(y)` alone."""
+    for before, name, after in zip([None, *words], words, words[1:], strict=False):
+        is_call = name.text in _METHODS and after.text == "("
+        if is_call and (before is None or before.text != "."):
+            problem = f"the expression {text!r} calls {name.text} as a function"
+            raise ActionError(problem, f"Write it after the text: x.{name.text}(…)")
 
 
 def _namespaced(found: Iterable[Use], known: Mapping[str, Any]) -> set[str]:
@@ -199,6 +327,7 @@ def _read_names(
     variables: Iterable[str],
     found: list[Use],
     known: Mapping[str, bool],
+    contracts: list[Contract],
 ) -> dict[str, set[str] | None]:
     """Give the names to be made, each with the fields that are read of it; None for all."""
     read: dict[str, set[str] | None] = {}
@@ -211,7 +340,7 @@ def _read_names(
         if use.name not in named or _is_language(use):
             continue
         if not known.get(use.name):
-            _refuse_name(text, use, known)
+            _refuse_name(text, use, known, contracts)
         if use.member is None or use.call:
             read[use.name] = None
         elif (members := read.setdefault(use.name, set())) is not None:
@@ -223,20 +352,25 @@ def _is_language(use: Use) -> bool:
     """Say whether a name is CEL's own: a type, or a library in front of its function."""
     if use.call and use.name in ("base64", "lists", "math", "optional", "sets", "strings"):
         return True
+    return _stands_alone(use.name)
+
+
+@functools.lru_cache(maxsize=256)
+def _stands_alone(name: str) -> bool:
     try:
-        _cel().compile(use.name).execute({})
+        _cel().compile(name).execute({})
     except RuntimeError:
         return False
     return True
 
 
-def _refuse_name(text: str, use: Use, known: Mapping[str, bool]) -> None:
+def _refuse_name(text: str, use: Use, known: Mapping[str, bool], contracts: list[Contract]) -> None:
     here = sorted(name for name, exists in known.items() if exists)
     where = f"line {use.line}, column {use.column}"
     if use.name in _SAID_OTHERWISE:
         near = f" (did you mean {_SAID_OTHERWISE[use.name]!r}?)"
     else:
-        near = suggestion(use.name, here)
+        near = _field_suggestion(use.name, contracts) or suggestion(use.name, here)
     not_here = " at these points" if use.name in known else ""
     problem = (
         f"the expression {text!r} uses {use.name!r} at {where}, which does not exist{not_here}"
@@ -244,36 +378,52 @@ def _refuse_name(text: str, use: Use, known: Mapping[str, bool]) -> None:
     raise ActionError(f"{problem}{near}", f"Names are: {_listed(here)}")
 
 
+def _field_suggestion(name: str, contracts: list[Contract]) -> str:
+    """Suggest the field of the value, for a name that is one."""
+    for contract in contracts:
+        if name in field_names(contract.value):
+            holder = "value" if contract.wire == "content" else contract.wire
+            return f" (did you mean '{holder}.{name}'?)"
+    return ""
+
+
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _binder(name: str, members: set[str] | None) -> Callable[[Event[Any]], Any]:
+def _binder(name: str, members: set[str] | None) -> Binder:
     """Give what makes a name's value from an event, and no more of it than is read."""
     if name == "point":
-        return lambda event: str(event.point)
+        return lambda event, _room: str(event.point)
     if name == "timestamp":
-        return lambda event: datetime.fromtimestamp(event.timestamp, UTC)
+        return lambda event, _room: datetime.fromtimestamp(event.timestamp, UTC)
     if name in EVENT_NAMES:
-        return lambda event: _part(getattr(event, name), members)
+        return lambda event, room: _part(getattr(event, name), members, room)
     if name in SENDER_NAMES:
-        return lambda event: plain(getattr(event.value, name, None))
+        return lambda event, room: room.taken(getattr(event.value, name, None))
 
-    def wired(event: Event[Any]) -> Any:
+    def wired(event: Event[Any], room: Room) -> Any:
         contract = CONTRACTS[event.point]
-        return _part(on_wire(contract, event.value), members) if contract.wire == name else None
+        if contract.wire != name:
+            return None
+        return _part(on_wire(contract, event.value), members, room)
 
     return wired
 
 
-def _part(value: Any, members: set[str] | None) -> Any:
-    if members is None:
-        return plain(value)
-    if isinstance(value, Value):
-        return {name: plain(getattr(value, name)) for name in members if name in value.__slots__}
-    if isinstance(value, Mapping):
-        return {name: plain(value[name]) for name in members if name in value}
-    return plain(value)
+def _part(value: Any, members: set[str] | None, room: Room) -> Any:
+    if members is not None and isinstance(value, Value):
+        return room.fields_taken(value, members & {*field_names(type(value))})
+    if members is not None and isinstance(value, Mapping):
+        return {name: room.taken(value[name]) for name in members if name in value}
+    return room.taken(value)
+
+
+def _too_much(text: str, event: Event[Any], error: ActionError) -> ActionError:
+    what = "could not be evaluated" if error.public == MISFIT else "was given up"
+    problem = f"the expression {text!r} {what} at {event.point}: {error.problem}"
+    public = error.public or "its condition took too much to evaluate"
+    return ActionError(problem, error.remedy, public=public)
 
 
 def _failed(
@@ -285,7 +435,9 @@ def _failed(
     elif what.startswith(_NO_FUNCTION):  # it was known when it was compiled
         what = f"{what.removeprefix(_NO_FUNCTION)} is not for what it was given"
     problem = f"the expression {text!r} could not be evaluated at {event.point}: {what}"
-    return ActionError(problem, _sought_in_text(text, names) or _GUARD)
+    is_text_call = any(f"'{name}' is not for" in what for name in TEXT_FUNCTIONS)
+    remedy = _sought_in_text(text, names) or FOR_TEXT * is_text_call or _GUARD
+    return ActionError(problem, remedy, public=MISFIT)
 
 
 def _sought_in_text(text: str, names: Mapping[str, Any]) -> str:

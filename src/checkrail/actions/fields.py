@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NoReturn, get_type_hints
+from types import UnionType
+from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from checkrail.actions.errors import ActionError
-from checkrail.actions.identifiers import Use
+from checkrail.actions.identifiers import CALL, TextCall, Use
 from checkrail.engine.errors import suggestion
 from checkrail.engine.points import Contract
-from checkrail.engine.values import User, Value
+from checkrail.engine.values import TextValue, User, Value
 
 _FREE = frozenset({"config", "metadata"})
 _TYPES: dict[str, type] = {
@@ -37,7 +38,7 @@ _SAID_OTHERWISE = {
     **dict.fromkeys(("tool", "tool_name", "function"), "name"),
     **dict.fromkeys(("arguments", "input", "parameters", "params"), "args"),
     **dict.fromkeys(("id", "name", "user_id"), "identity"),
-    **dict.fromkeys(("output", "result", "text"), "content"),
+    **dict.fromkeys(("output", "result"), "content"),
 }
 """What fields are called elsewhere, on the wire of a tool call among others."""
 
@@ -62,6 +63,29 @@ def check_uses(text: str, found: Iterable[Use], contracts: Sequence[Contract]) -
             what, where = use.sought
             problem = f"the expression {text!r} looks for {what} in {where}, which is a text"
             raise ActionError(problem, in_text(what, where))
+        if use.compared is not None:
+            _check_compared(text, use, kinds)
+
+
+def _check_compared(text: str, use: Use, kinds: set[type]) -> None:
+    """Refuse to compare what can never be equal to, or less than, what it is compared with."""
+    where = use.name if use.member is None else f"{use.name}.{use.member}"
+    types = kinds if use.member is None else _hints(kinds, use.member)
+    wanted = _literal_types(str(use.compared))
+    if types & {Any, object, *wanted}:
+        return
+    problem = f"the expression {text!r} compares {where} with {use.compared}, which it never is"
+    if names := _fields(kind for kind in types if kind is User):
+        raise ActionError(problem, f"Compare one of its fields: {', '.join(names)}")
+    kinds_by_type = {**_KINDS, Sequence: "a list"}
+    known = {kinds_by_type.get(get_origin(kind) or kind, "an object") for kind in types}
+    raise ActionError(problem, f"It is {' or '.join(sorted(known))}")
+
+
+def _literal_types(literal: str) -> set[type]:
+    if literal in ("true", "false"):
+        return {bool}
+    return {int, float} if literal[0].isdigit() else {str}
 
 
 def in_text(what: str, where: str) -> str:
@@ -80,19 +104,86 @@ def _kinds(name: str, contracts: Sequence[Contract]) -> set[type]:
     return set() if object in kinds else kinds or {str}  # the rest are ids and other names
 
 
+def field_names(kind: type) -> tuple[str, ...]:
+    """Return the fields of a value that an expression can read."""
+    own: tuple[str, ...] = kind.__slots__ if issubclass(kind, Value) else ()
+    return (*own, "text") if issubclass(kind, TextValue) else own
+
+
 def _fields(kinds: Iterable[type]) -> list[str]:
-    known = (kind.__slots__ for kind in kinds if issubclass(kind, Value))
-    return list(dict.fromkeys(name for names in known for name in names))
+    return list(dict.fromkeys(name for kind in kinds for name in field_names(kind)))
 
 
-def _is_text(use: Use, kinds: Iterable[type]) -> bool:
+def _is_text(use: Use, kinds: set[type]) -> bool:
     where = use.sought[1] if use.sought else ""
     if where == use.name:
-        return {*kinds} == {str}
-    if where != f"{use.name}.{use.member}":
-        return False
-    hints = [get_type_hints(kind).get(use.member or "") for kind in kinds]
-    return all(hint in (str, str | None) for hint in hints)
+        return kinds == {str}
+    return where == f"{use.name}.{use.member}" and _hints(kinds, str(use.member)) == {str}
+
+
+def _hints(kinds: Iterable[type], member: str) -> set[Any]:
+    """Return the types that a field can have, apart from None."""
+    hints: set[Any] = set()
+    for kind in kinds:
+        hint = str if member == "text" else get_type_hints(kind).get(member, Any)
+        hints |= {*get_args(hint)} if get_origin(hint) in (Union, UnionType) else {hint}
+    return hints - {type(None)}
+
+
+_DATA = frozenset({"args", "arguments", "content", "input", "output", "parameters"})
+"""Fields and values whose shape is up to a model, a tool or a caller."""
+
+Advice = tuple[str, str]
+"""What was found, and what to do about it."""
+
+
+def check_text_calls(
+    text: str, found: Iterable[TextCall], contracts: Sequence[Contract]
+) -> tuple[Advice, ...]:
+    """Refuse text functions on what is never a text; return advice on what may be none."""
+    advice: list[Advice] = []
+    for call in found:
+        types = _receiver_types(call, contracts)
+        if not types & {Any, object, str}:
+            problem = f"the expression {text!r} calls {call.function} on {call.receiver}"
+            remedy = f"Write {_text_call(call)}; for an item or a key, x in {call.receiver}"
+            raise ActionError(f"{problem}, which is never a text", remedy)
+        is_data = bool(_DATA & {*call.steps}) or (call.name in _DATA and not call.own)
+        if is_data and types != {str} and f"type({call.receiver})" not in text:
+            told = f"`when` searches {call.receiver} as a text: where it is none, the hook fails"
+            advice.append((told, f"write {_text_call(call)}, which searches all text in it"))
+    return tuple(dict.fromkeys(advice))
+
+
+def find_membership_advice(text: str, found: Iterable[Use]) -> tuple[Advice, ...]:
+    """Return advice on `'x' in message.content`: texts refuse it, and no part is ever that text."""
+    advice: list[Advice] = []
+    for what, where in dict.fromkeys(use.sought for use in found if use.sought is not None):
+        is_text = what.startswith(("'", '"')) and f"type({where})" not in text
+        if is_text and where.endswith(".content"):
+            told = f"`when` looks for {what} in {where}: a text fails it, and parts never hold it"
+            holder = where.removesuffix(".content")
+            advice.append((told, f"write {holder}.text.contains({what})"))
+    return tuple(advice)
+
+
+def _receiver_types(call: TextCall, contracts: Sequence[Contract]) -> set[Any]:
+    """Return the types that what a function is called on can have; Any where it is not known."""
+    if not call.steps and call.receiver.startswith(("[", "{")):
+        return {list}
+    kinds = set() if call.own or call.name is None else _kinds(call.name, contracts)
+    if kinds and not call.steps:
+        return kinds
+    if len(call.steps) == 1 and all(issubclass(kind, Value) for kind in kinds):
+        return _hints(kinds, call.steps[0]) or {Any}
+    return {str} if call.steps[-1:] in ((CALL,), ("text",)) else {Any}
+
+
+def _text_call(call: TextCall) -> str:
+    """Return how to search all text of what a text function was called on."""
+    if call.steps[-1:] == ("content",) and call.receiver.endswith(".content"):
+        return f"{call.receiver.removesuffix('.content')}.text.{call.function}(…)"
+    return f"text({call.receiver}).{call.function}(…)"
 
 
 def _refuse_field(text: str, use: Use, kinds: set[type]) -> NoReturn:

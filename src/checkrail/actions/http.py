@@ -50,6 +50,7 @@ class _Service:
     where: Destination
     headers: Mapping[str, str] = field(repr=False)
     secret: str | None = field(repr=False)
+    signer: tuple[str, ...]
     hidden: frozenset[str] = field(repr=False)
     seconds: float
 
@@ -62,10 +63,12 @@ def http(
     secret: str | None = None,
     outside: Outside | None = None,
     timeout: float | None = None,
+    signer: tuple[str, ...] = (),
 ) -> Callable[[Event[Any]], Awaitable[Outcome | None]]:
     """Make a hook of a web service; `timeout` is the hook's own, which the engine keeps.
 
-    The request is signed with `secret`, or with that of `outside`, if there is one.
+    The request is signed with `secret`, or with that of `outside`, if there is one. A `signer`, the
+    owner and the name of an agent that a request made, has a secret derived from that.
     """
     with needs("httpx2", "a hook that is a web service", "server"):
         import httpcore2  # noqa: F401
@@ -75,7 +78,7 @@ def http(
     seconds = (DEFAULT_TIMEOUT if timeout is None else timeout) + _AFTER
     told = _USUAL | _checked(given)
     hidden = frozenset((*_secrets(given), *(() if secret is None else (secret,))))
-    service = _Service(method, url, destination(url), told, secret, hidden, seconds)
+    service = _Service(method, url, destination(url), told, secret, signer, hidden, seconds)
     around = outside or Outside()
 
     async def ask_service(event: Event[Any]) -> Outcome | None:
@@ -111,7 +114,7 @@ def _secrets(headers: Mapping[str, str]) -> set[str]:
 
 
 async def _sent(service: _Service, event: Event[Any], outside: Outside) -> OutboundAnswer:
-    content = json.dumps(wire.request(event)).encode()
+    content = wire.encode(wire.request(event))
     message_id = _message_id(service, event)
     named = {} if message_id is None else {"webhook-id": message_id}
     async with _client(outside, service.where) as client:
@@ -120,7 +123,7 @@ async def _sent(service: _Service, event: Event[Any], outside: Outside) -> Outbo
             service.url,
             headers={**service.headers, **named},
             content=content,
-            sign_with=service.secret or outside.secret,
+            sign_with=service.secret or outside.signing_secret(service.signer),
             message_id=message_id,
             timeout=service.seconds,
         )
@@ -178,5 +181,6 @@ def _refuse(where: Destination, status: int) -> NoReturn:
         raise UnreachableError(f"{where} answered {status}")
     if 300 <= status < 400:
         problem = f"{where} answered {status}, a redirect, and those are not followed"
-        raise ActionError(problem, "Put the address that it leads to into `url`")
-    raise ActionError(f"{where} answered {status}", "Look there for the reason")
+        raise ActionError(problem, "Put the address that it leads to into `url`", public=problem)
+    problem = f"{where} answered {status}"
+    raise ActionError(problem, "Look there for the reason", public=problem)

@@ -20,7 +20,8 @@ _TOKEN = re.compile(
 )
 _KEY = re.compile(r"""(?P<quote>['"])(?P<key>[^'"\\]+)(?P=quote)""")
 _WORDS = frozenset({"true", "false", "null", "in"})
-_MACROS = frozenset({"all", "exists", "exists_one", "filter", "map"})
+_TRUTHS = ("true", "false")
+MACROS = frozenset({"all", "exists", "exists_one", "existsOne", "filter", "map"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Use:
 
     `member` is the field in `name.member` or `name["member"]`; `call` says that it is called.
     `sought` is what is looked for in it, and in what of it: `("'x'", "a.b")` for `'x' in a.b`.
+    `compared` is what it is compared with, if that stands there: `"'x'"` for `a.b == 'x'`.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Use:
     member: str | None = None
     call: bool = False
     sought: tuple[str, str] | None = None
+    compared: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +69,113 @@ def uses(text: str) -> Iterator[Use]:
     Names that `list.all(x, …)` and its kin bring in are their own, inside their parentheses.
     """
     found = [*tokens(text), _END, _END, _END]
+    for index, own in _scopes(found):
+        before = found[index - 1] if index else _END
+        token = found[index]
+        if _is_read(token, before, found[index + 1]) and token.text not in own:
+            yield _use(text, found, index)
+
+
+def _scopes(found: list[Token]) -> Iterator[tuple[int, list[str | None]]]:
+    """Yield each place of an expression with the names that macros have brought in there."""
     own: list[str | None] = []
     for index, token in enumerate(found[:-3]):
-        before = found[index - 1] if index else _END
         if token.text == "(":
             own.append(_brought(found, index))
         elif token.text == ")" and own:
             own.pop()
-        elif _is_read(token, before, found[index + 1]) and token.text not in own:
-            yield _use(text, found, index)
+        else:
+            yield index, own
+
+
+@dataclass(frozen=True, slots=True)
+class TextCall:
+    """One call of a text function as a method: `a.b["c"].contains(…)`.
+
+    `receiver` is what it is called on, as it is written; `name` and `steps` are the name that it
+    begins with and the fields read of it, as far as they can be told: `a`, `("b", "c")`. `own`
+    says that a macro brought the name in.
+    """
+
+    function: str
+    receiver: str
+    name: str | None
+    steps: tuple[str, ...]
+    own: bool
+
+
+TEXT_FUNCTIONS = frozenset(
+    {
+        *("charAt", "contains", "endsWith", "indexOf", "lastIndexOf", "lowerAscii", "matches"),
+        *("replace", "split", "startsWith", "substring", "trim", "upperAscii"),
+    },
+)
+"""Functions of the language and its library that are for texts alone."""
+
+INDEX = "[]"
+"""The step to an item of a list."""
+
+CALL = "()"
+"""The step to what a function made."""
+
+
+def text_calls(text: str) -> Iterator[TextCall]:
+    """Find the text functions that an expression calls, and on what."""
+    found = [*tokens(text), _END, _END, _END]
+    for index, own in _scopes(found):
+        dot, call = found[index - 1] if index else _END, found[index + 1]
+        function = found[index].text
+        if function in TEXT_FUNCTIONS and dot.text == "." and call.text == "(":
+            start, steps = _receiver(found, index - 2)
+            first = found[start]
+            is_name = first.kind == "name" and found[start + 1].text != "("
+            receiver = text[first.start : dot.start].strip()
+            name = first.text if is_name else None
+            yield TextCall(function, receiver, name, tuple(steps[::-1]), first.text in own)
+
+
+def _receiver(found: list[Token], last: int) -> tuple[int, list[str]]:
+    """Find where the operand that ends at a token begins, and the steps back to there."""
+    steps: list[str] = []
+    while last > 0:
+        if found[last].text == "]" and is_index(found, opening := _opening(found, last)):
+            key = _KEY.fullmatch(found[opening + 1].text) if last - opening == 2 else None
+            steps.append(key["key"] if key else INDEX)
+            last = opening - 1
+        elif found[last].text in ("]", ")", "}"):
+            last = _opening(found, last)
+            is_call = found[last].text == "(" and _is_operand(found[last - 1])
+            last -= is_call
+            if not is_call or found[last - 1].text != ".":
+                break
+            steps.append(CALL)
+            last -= 2
+        elif found[last - 1].text == ".":
+            steps.append(found[last].text)
+            last -= 2
+        else:
+            break
+    return last, steps
+
+
+def _opening(found: list[Token], closing: int) -> int:
+    """Find the parenthesis or bracket that a closing one belongs to."""
+    depth = 0
+    for at in range(closing, -1, -1):
+        depth += (found[at].text in (")", "]", "}")) - (found[at].text in ("(", "[", "{"))
+        if not depth:
+            return at
+    return 0
+
+
+def is_index(found: list[Token], opening: int) -> bool:
+    """Return whether a bracket takes an item of what stands before it, and begins no list."""
+    return found[opening].text == "[" and opening > 0 and _is_operand(found[opening - 1])
+
+
+def _is_operand(token: Token) -> bool:
+    is_name = token.kind == "name" and token.text not in _WORDS
+    return is_name or token.text in (")", "]", "}")
 
 
 def _is_read(token: Token, before: Token, after: Token) -> bool:
@@ -88,7 +189,7 @@ def _is_read(token: Token, before: Token, after: Token) -> bool:
 
 def _brought(found: list[Token], index: int) -> str | None:
     """Give the name that a macro's opening parenthesis brings in."""
-    is_macro = index >= 2 and found[index - 1].text in _MACROS and found[index - 2].text == "."
+    is_macro = index >= 2 and found[index - 1].text in MACROS and found[index - 2].text == "."
     name, comma = found[index + 1 : index + 3]
     return name.text if is_macro and name.kind == "name" and comma.text == "," else None
 
@@ -99,10 +200,26 @@ def _use(text: str, found: list[Token], index: int) -> Use:
     column = token.start - text.rfind("\n", 0, token.start)
     sought = _sought(found, index)
     if dot.text == "." and member.kind == "name":
-        return Use(token.text, line, column, member.text, after.text == "(", sought)
+        compared = _compared(found, index, index + 3)
+        return Use(token.text, line, column, member.text, after.text == "(", sought, compared)
     if dot.text == "[" and after.text == "]" and (key := _KEY.fullmatch(member.text)):
         return Use(token.text, line, column, key["key"], sought=sought)
-    return Use(token.text, line, column, sought=sought)
+    compared = _compared(found, index, index + 1)
+    return Use(token.text, line, column, sought=sought, compared=compared)
+
+
+_COMPARING = frozenset({"==", "!=", "<", "<=", ">", ">="})
+_AROUND = frozenset({"", "(", ")", "&&", "||", "!", "?", ":", ","})
+
+
+def _compared(found: list[Token], start: int, end: int) -> str | None:
+    """Find the text, number or truth that what stands between two places is compared with."""
+    before = found[start - 1].text if start else ""
+    literal = found[end + 1 : end + 2]
+    if before not in _AROUND or found[end].text not in _COMPARING or not literal:
+        return None
+    is_literal = literal[0].kind in ("raw", "text", "number") or literal[0].text in _TRUTHS
+    return literal[0].text if is_literal and found[end + 2].text in _AROUND else None
 
 
 def _sought(found: list[Token], index: int) -> tuple[str, str] | None:

@@ -18,9 +18,12 @@ Kept = InstanceOf[str]
 
 
 class Fields(BaseModel):
-    """What all actions share: nothing is converted, and unknown keys are refused."""
+    """What all actions share: nothing is converted, and unknown keys are refused.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    Their validators are built when a file first uses them.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class PythonFields(Fields):
@@ -62,6 +65,7 @@ class RuleFields(Fields):
     stop: Any = None
     status: Status | None = None
     code: Text | None = None
+    retry_after: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     set: Annotated[dict[str, Any], Field(min_length=1)] | None = None
     redact: Text | Annotated[list[Text], Field(min_length=1)] | RedactFields | None = None
     inject: Text | Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None

@@ -24,7 +24,7 @@ from checkrail.engine.extras import needs
 if TYPE_CHECKING:
     import httpcore2
 
-    from checkrail.actions.pinned import Resolver
+    from checkrail.actions.pinned import PinnedTransport, Resolver
 
 __all__ = ["Outbound", "OutboundAnswer", "OutboundRefused", "OutboundUnreachable"]
 
@@ -116,6 +116,12 @@ class Outbound:
             told |= _checked(signed(sign_with, made, content, int(time.time())))
         request = _Request(_method(method), where, _usual(where) | told, content)
         return await self._answer(request, self._timeout if timeout is None else timeout)
+
+    def transport(self) -> PinnedTransport:
+        """Return what a client of another package sends requests through, for the same places."""
+        from checkrail.actions.pinned import PinnedTransport, resolve
+
+        return PinnedTransport(self._allowed, self._resolver or resolve, self._tls)
 
     async def aclose(self) -> None:
         """Close all connections; the next request opens new ones."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from checkrail.actions.signing import derived
 from checkrail.engine.event import Event
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ class Outside:
 
     Requests go through `outbound`; without one, to public places and those that `allow` lists.
     `agents` runs other agents, which takes a server: `serving` says that there is one, or will be.
-    `secret` signs the requests of hooks that have no secret of their own. Limits and budgets are
-    counted in `counters`; without them, each hook counts by itself.
+    `secret` signs the requests of hooks that have no secret of their own; those of an agent that
+    a request made are signed with one that is derived from it for this agent. Limits and budgets
+    are counted in `counters`; without them, each hook counts by itself.
     """
 
     outbound: Outbound | None = None
@@ -41,3 +43,9 @@ class Outside:
     secret: str | None = field(default=None, repr=False)
     allow: tuple[str, ...] = ()
     counters: Counters | None = None
+
+    def signing_secret(self, signer: tuple[str, ...] = ()) -> str | None:
+        """Return what signs requests: the server's secret, or a signer's own, derived from it."""
+        if self.secret is None or not signer:
+            return self.secret
+        return derived(self.secret, *signer)

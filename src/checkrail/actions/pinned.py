@@ -15,10 +15,11 @@ from ipaddress import ip_address
 from typing import Any
 
 import httpcore2
+import httpx2
 
 from checkrail.actions.addresses import Address, plain
 from checkrail.actions.allowlist import AllowList
-from checkrail.actions.destinations import Destination
+from checkrail.actions.destinations import Destination, destination
 from checkrail.actions.outbound_errors import OutboundUnreachable
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -78,6 +79,24 @@ class Pinned(httpcore2.AsyncNetworkBackend):
         if not found:
             raise OutboundUnreachable(str(where), "its name has no address")
         return found
+
+
+class PinnedTransport(httpx2.AsyncHTTPTransport):
+    """Sends the requests of an httpx2 client to an address that the list permits."""
+
+    def __init__(self, allowed: AllowList, resolver: Resolver, tls: ssl.SSLContext | None) -> None:
+        super().__init__(verify=True if tls is None else tls, trust_env=False)
+        self._allowed = allowed
+        self._resolver = resolver
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Resolve the host, refuse it unless all of its addresses may be, and go to one of them."""
+        where = destination(str(request.url))
+        self._allowed.check(where)
+        found = await Pinned(where.scheme, self._allowed, self._resolver).addresses(where)
+        request.url = request.url.copy_with(host=str(found[0]))
+        request.extensions = {**request.extensions, "sni_hostname": where.host}
+        return await super().handle_async_request(request)
 
 
 class _Stream(httpcore2.AsyncNetworkStream):

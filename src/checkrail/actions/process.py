@@ -7,6 +7,7 @@ program may leave others behind.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from asyncio.subprocess import Process
@@ -258,20 +259,76 @@ def _signal(group: int, number: int) -> bool:
     return True
 
 
+NOT_FOUND = 127
+"""The exit code of `env` where the interpreter that a script names is missing."""
+
+
 def environment(env: Mapping[str, str] | None) -> dict[str, str]:
     """Give the environment of a program: a little of ours, and what was said."""
     return {name: os.environ[name] for name in PASSED_ON if name in os.environ} | dict(env or {})
 
 
-def not_started(argv: Sequence[str], cwd: Path | None, error: OSError) -> str:
+def not_started(
+    argv: Sequence[str], cwd: Path | None, error: OSError, env: Mapping[str, str]
+) -> str:
     """Say why a program could not be started, and what to do."""
+    program = argv[0]
     if cwd is not None and not cwd.is_dir():
-        return f"{argv[0]} could not be started in {cwd}: there is no such folder"
+        return f"{program} could not be started in {cwd}: there is no such folder"
     if isinstance(error, FileNotFoundError):
-        return f"there is no program {argv[0]}: install it, or name its whole path"
+        return _missing(program, cwd, env)
     if isinstance(error, PermissionError):
-        return f"{argv[0]} is not executable: chmod +x, or name its interpreter first"
-    return f"{argv[0]} could not be started: {error.strerror or error}"
+        return f"{program} is not executable: chmod +x, or name its interpreter first"
+    if error.errno == errno.ENOEXEC:
+        remedy = "begin a script with a line such as #!/usr/bin/env python3"
+        return f"{program} is neither a program nor a script with an interpreter: {remedy}"
+    return f"{program} could not be started: {error.strerror or error}"
+
+
+def _missing(program: str, cwd: Path | None, env: Mapping[str, str]) -> str:
+    """Say what is missing to start a program: itself, or what its file needs."""
+    if found := missing_interpreter(program, cwd, env):
+        return ": ".join(found)
+    if _first_line(program, cwd, env) is None:
+        return f"there is no program {program}: install it, or name its whole path"
+    return f"{program} cannot be started here: it may be built for another system"
+
+
+def missing_interpreter(
+    program: str, cwd: Path | None, env: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """Return the problem and the remedy if a program is a script whose interpreter is missing.
+
+    One that is named by way of `env` is looked for on the PATH.
+    """
+    first = _first_line(program, cwd, env) or ""
+    words = first[2:].rstrip("\n").strip(" \t").split(" ") if first.startswith("#!") else []
+    if not words:
+        return None
+    interpreter, *rest = words
+    if Path(interpreter).name == "env":
+        named = (word for word in rest if word and not word.startswith("-") and "=" not in word)
+        interpreter = next(named, interpreter)
+    if _first_line(interpreter, cwd, env) is not None:
+        return None
+    problem = f"the interpreter {interpreter!r} of the script {program} is not there"
+    if interpreter.endswith("\r"):
+        return problem, "end the lines of the script with LF, not with CR LF"
+    return problem, "install it, or correct the first line of the script"
+
+
+def _first_line(program: str, cwd: Path | None, env: Mapping[str, str]) -> str | None:
+    """Return the first line of a program's file, None where there is none that can be read."""
+    import shutil  # slow to import, and only needed where something is wrong
+
+    file = (cwd or Path.cwd()) / program
+    if os.sep not in program:
+        file = Path(shutil.which(program, path=env.get("PATH")) or "")
+    try:
+        with file.open("rb") as lines:
+            return lines.readline(256).decode(errors="replace")
+    except OSError:
+        return None
 
 
 def shown(written: bytes) -> str:

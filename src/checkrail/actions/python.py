@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 import pkgutil
 import re
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
@@ -20,7 +22,10 @@ from checkrail.engine.errors import suggestion
 
 _NAME = r"[^\W\d]\w*"
 _DOTTED = re.compile(rf"{_NAME}(?:\.{_NAME})*")
+_PREFIX = "checkrail_file_"
 _SHOWN = 12
+_SAME = 0.85
+"""How alike two names are of which one is the other misspelled."""
 
 
 def load(reference: str, base: Path | None = None, *, reload: bool = False) -> Any:
@@ -30,9 +35,9 @@ def load(reference: str, base: Path | None = None, *, reload: bool = False) -> A
     """
     where, attribute = _parts(reference)
     if _is_path(where):
-        module = _from_file((base or Path.cwd()) / where, reference, reload=reload)
+        module = _from_file(where, base or Path.cwd(), reference, reload=reload)
     else:
-        module = _from_package(where, reference)
+        module = _from_package(where, reference, base or Path.cwd())
     return _attribute(module, attribute, where, reference)
 
 
@@ -72,11 +77,12 @@ class _Source(SourceFileLoader):
         return self.source_to_code(self.get_data(path), path)
 
 
-def _from_file(given: Path, reference: str, *, reload: bool) -> ModuleType:
+def _from_file(where: str, base: Path, reference: str, *, reload: bool) -> ModuleType:
+    given = base / where
     path = given.resolve()
     if path.suffix != ".py" or not path.is_file():
         _refuse_file(given, path, reference)
-    name = _module_name(path)
+    name = _loaded_as(path) or _new_name(where, base, path)
     known = sys.modules.get(name)
     if known is not None and not reload:
         return known
@@ -96,9 +102,28 @@ def _from_file(given: Path, reference: str, *, reload: bool) -> ModuleType:
     return module
 
 
-def _module_name(path: Path) -> str:
-    stem = re.sub(r"\W", "_", path.stem)
-    return f"checkrail_file_{stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+def _loaded_as(path: Path) -> str | None:
+    """Return the name under which a file was loaded."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith(_PREFIX) and getattr(module, "__file__", None) == str(path):
+            return name
+    return None
+
+
+def _new_name(where: str, base: Path, path: Path) -> str:
+    """Return a module's name: what a file defines is found by it wherever its project lies.
+
+    It comes of the path beside the config. Only where a process has another project's file of
+    the same path, it comes of the whole path.
+    """
+    name = _module_name(os.path.relpath(base / where, base))
+    return _module_name(str(path)) if name in sys.modules else name
+
+
+def _module_name(path: str) -> str:
+    stem = re.sub(r"\W", "_", Path(path).stem)
+    place = Path(path).as_posix()
+    return f"{_PREFIX}{stem}_{hashlib.sha256(place.encode()).hexdigest()[:12]}"
 
 
 def _put_back(name: str, known: ModuleType | None) -> None:
@@ -131,37 +156,68 @@ def _refuse_file(given: Path, path: Path, reference: str) -> None:
     raise ActionError(problem, f"Python files there are: {_listed(beside)}")
 
 
-def _from_package(name: str, reference: str) -> ModuleType:
+def _from_package(name: str, reference: str, base: Path) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _broken(name, error) from error
-        problem = f"there is no module {error.name!r}{_nearest(error.name)}, named by {reference!r}"
+        near = _nearest(error.name, (base,))
+        problem = f"there is no module {error.name!r}{near}, named by {reference!r}"
     except (Exception, SystemExit) as error:
         raise _broken(name, error) from error
-    remedy = f"Install it, put its folder on python_path, or name its file: ./{name}.py:name"
-    raise ActionError(problem, remedy)
+    raise ActionError(problem, _where_to_find(name, reference, base))
 
 
-def _nearest(name: str) -> str:
+def _where_to_find(name: str, reference: str, base: Path) -> str:
+    """Say how a module that is not there is reached: it may be a file of the project."""
+    file = f"{name.replace('.', '/')}.py"
+    if (base / file).is_file():
+        return f"There is a file {file}: name it, as in ./{file}:{reference.rpartition(':')[2]}"
+    if "." in name:
+        return "Correct its name, install it, or put the folder of its package on python_path"
+    return f"Install it, put its folder on python_path, or name its file: ./folder/{file}:name"
+
+
+def _nearest(name: str, folders: Iterable[Path] = ()) -> str:
+    """Return the module that was probably meant: one of the project, or one spelled nearly so."""
     package, _, last = name.rpartition(".")
-    within = getattr(sys.modules.get(package), "__path__", None) if package else None
-    if package and within is None:
-        return ""
-    return suggestion(last, [item.name for item in pkgutil.iter_modules(within)])
+    if package:
+        within = getattr(sys.modules.get(package), "__path__", None)
+        return "" if within is None else suggestion(last, _modules_in(within))
+    own = [*map(str, folders), *(path for path in sys.path if not _is_installed(Path(path)))]
+    return suggestion(last, _modules_in(own)) or suggestion(last, _modules_in(None), _SAME)
+
+
+def _is_installed(folder: Path) -> bool:
+    """Whether a folder is Python's own, or that of its packages."""
+    packages = {"site-packages", "dist-packages"}
+    return bool(packages & {*folder.parts}) or folder.is_relative_to(sysconfig.get_path("stdlib"))
+
+
+def _modules_in(folders: Iterable[str] | None) -> list[str]:
+    """Name the modules in some folders, or all that can be imported."""
+    return [item.name for item in pkgutil.iter_modules(folders) if not item.name.startswith("_")]
 
 
 def _broken(what: str, error: BaseException) -> ActionError:
     file, line = _place(error)
     at = f" in {file}, line {line}" if file else ""
     problem = f"{what} could not be imported: {type(error).__name__}: {error}{at}"
-    if isinstance(error, ModuleNotFoundError):
-        return ActionError(problem, f"Install {error.name}, or put its folder on python_path")
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        return ActionError(problem, _lacking(error.name))
     if isinstance(error, ImportError) and "relative import" in str(error):
         remedy = "A file has no package around it: name it as package.module:name instead"
         return ActionError(problem, remedy)
     return ActionError(problem, "Mend it there and try again")
+
+
+def _lacking(name: str) -> str:
+    """Say what to do about a module that somebody's code imports and that is not there."""
+    package = name.rpartition(".")[0]
+    if package and package in sys.modules:
+        return f"{package} is there, but has no such module{_nearest(name)}: correct the import"
+    return f"Install {name.partition('.')[0]}, or put its folder on python_path"
 
 
 def _place(error: BaseException) -> tuple[str | None, int | None]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from checkrail.actions.errors import ActionError
 from checkrail.actions.paths import Path, concrete
-from checkrail.builtin.patterns import is_secret, scrubber
+from checkrail.builtin.patterns import inline_characters, is_secret, scrubber
 from checkrail.builtin.redact import PATTERNS
-from checkrail.builtin.walk import rewritten
+from checkrail.builtin.walk import rewritten, within
 from checkrail.engine.errors import suggestion
+from checkrail.regex import PatternError, compile_pattern
 
 MASK = "[redacted]"
 _WORD = re.compile(r"[a-z_]+")
@@ -21,7 +22,7 @@ _SLASHED = re.compile(r"/.+/", re.DOTALL)
 class Redactor:
     """Puts a mask over what its patterns find, in the whole value or beneath some paths."""
 
-    __slots__ = ("_by_name", "_clean", "_fields", "_mask")
+    __slots__ = ("_by_name", "_clean", "_fields", "_inline", "_mask")
 
     def __init__(
         self,
@@ -30,17 +31,22 @@ class Redactor:
         fields: Sequence[Path] = (),
     ) -> None:
         kinds, own = _sorted_out(patterns)
+        self._inline = inline_characters(own.values(), mask)
         self._clean = scrubber(kinds, own, mask)
         self._by_name = "secrets" in kinds
         self._mask = mask.replace("{kind}", "secrets")
         self._fields = tuple(fields)
 
-    def __call__(self, value: Any) -> Any:
-        """Give the value with what was found masked, or the same object if nothing was."""
+    def __call__(self, value: Any, *, inline: bool = False) -> Any:
+        """Give the value with what was found masked, or the same object if nothing was.
+
+        What is too much to be searched `inline` raises `TooLargeError`.
+        """
+        change = within(self._inline, self._change) if inline else self._change
         if not self._fields:
-            return rewritten(value, self._change)
+            return rewritten(value, change)
         paths = (concrete(value, path) for path in self._fields)
-        return rewritten(value, self._change, tuple(path for path in paths if path))
+        return rewritten(value, change, tuple(path for path in paths if path))
 
     def _change(self, key: str | None, text: str) -> str:
         named = self._by_name and key is not None and is_secret(key, text)
@@ -72,10 +78,10 @@ def _expression(pattern: str) -> str:
     """Check a regular expression; it may stand between slashes, as matchers want it."""
     text = pattern[1:-1] if _SLASHED.fullmatch(pattern) else pattern
     try:
-        empty = re.compile(text).fullmatch("")
-    except re.error as error:
-        problem = f"{pattern!r} is no regular expression: {error}"
-        raise ActionError(problem, "Mend it, or name a built-in pattern") from None
+        empty = compile_pattern(text).fullmatch("")
+    except PatternError as error:
+        problem = f"{pattern!r} is no regular expression here: {error.problem}"
+        raise ActionError(problem, error.remedy) from None
     if empty is not None:
         problem = f"the pattern {pattern!r} matches even an empty text"
         raise ActionError(problem, "Let it ask for at least one character")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +25,13 @@ from checkrail.engine.outcomes import (
 )
 from checkrail.engine.points import CONTRACTS, LOOP_POINTS, Contract, Decision, HookPoint, places
 from checkrail.engine.values import Value, plain
+from checkrail.turns import in_turn_or_thread
 
 if TYPE_CHECKING:
     from checkrail.actions.models import RedactFields, RuleFields
 
-Rule = Callable[[Event[Any]], Outcome | None]
+Answer = Outcome | None
+Rule = Callable[[Event[Any]], Answer | Awaitable[Answer]]
 
 DECIDING = ("block", "ask", "retry", "fail", "replace", "stop")
 CHANGING = ("set", "redact", "last")
@@ -78,6 +80,8 @@ def _check_combination(given: AbstractSet[str], said: list[str]) -> None:
     stray = given & {"status", "code"}
     if stray and said not in (["block"], ["fail"]):
         raise ActionError(f"the rule has a {min(stray)}, but refuses nothing", "Add block or fail")
+    if "retry_after" in given and said != ["block"]:
+        raise ActionError("the rule has a retry_after, but blocks nothing", "Add block")
 
 
 def _deciding(fields: RuleFields, decision: Decision, contracts: list[Contract]) -> Rule:
@@ -85,7 +89,7 @@ def _deciding(fields: RuleFields, decision: Decision, contracts: list[Contract])
         return _bringing(fields, decision, contracts)
     told = getattr(fields, decision)
     options: dict[str, Any] = {"reason": "" if told is True else told}
-    for name in fields.model_fields_set & {"status", "code"}:
+    for name in fields.model_fields_set & {"status", "code", "retry_after"}:
         options[name] = getattr(fields, name)
     if fields.inject is not None:
         options["inject"] = _messages(fields.inject, contracts)
@@ -146,11 +150,14 @@ def _changing(fields: RuleFields, contracts: list[Contract]) -> Rule:
     changes = {contract.point: change for contract, change in _changes(fields, contracts)}
     plain_answer = Continue(last=bool(fields.last), inject=inject)
 
-    def change(event: Event[Any]) -> Outcome | None:
-        value, redacted = changes[event.point](event.value)
-        if redacted or value != event.value:
-            return dataclasses.replace(plain_answer, value=value, redacted=redacted)
-        return plain_answer if plain_answer.last or inject else None
+    def change(event: Event[Any]) -> Answer | Awaitable[Answer]:
+        def work(inline: bool) -> Answer:  # noqa: FBT001 - see `in_turn_or_thread`
+            value, redacted = changes[event.point](event.value, inline=inline)
+            if redacted or value != event.value:
+                return dataclasses.replace(plain_answer, value=value, redacted=redacted)
+            return plain_answer if plain_answer.last or inject else None
+
+        return in_turn_or_thread(work)
 
     return change
 
@@ -161,9 +168,9 @@ class _Change:
 
     contract: Contract
     sets: tuple[tuple[Path, Any], ...]
-    redact: Callable[[Any], Any] | None
+    redact: Callable[..., Any] | None
 
-    def __call__(self, value: Any) -> tuple[Any, bool]:
+    def __call__(self, value: Any, *, inline: bool) -> tuple[Any, bool]:
         """Give the value as it is to be, and whether something was redacted."""
         if value is None and self.contract.point is HookPoint.QUERY_END:
             return value, False
@@ -174,7 +181,7 @@ class _Change:
             new = _typed(type(value), new, value)
         if self.redact is None:
             return new, False
-        redacted = self.redact(new)
+        redacted = self.redact(new, inline=inline)
         return redacted, redacted is not new
 
 
@@ -221,7 +228,7 @@ def _redactor(
     told: RedactFields | None,
     contract: Contract,
     contracts: list[Contract],
-) -> Callable[[Any], Any] | None:
+) -> Callable[..., Any] | None:
     if told is None:
         return None
     from checkrail.actions.redaction import Redactor

@@ -37,8 +37,23 @@ RESULT_NAMES: dict[type, str] = {
 _NARROWED: dict[str, Any] = {
     "status": Annotated[int, Field(ge=400, le=599)] | None,
     "timeout": Annotated[float, Field(gt=0)] | None,
+    "retry_after": Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,
 }
 """What the outcomes leave open and an answer from outside must not."""
+
+
+_ENDED: dict[str, tuple[Any, Any]] = {
+    "parameters": (Any, ...),
+    "result_text": (str | None, ...),
+    "result_data": (Any, ...),
+    "status": (Literal["completed", "failed", "stopped"], ...),
+    "error": (str | None, ...),
+    "session_id": (str | None, ...),
+    "run_id": (str | None, ...),
+    "agent_name": (str | None, ...),
+    "original_parameters": maybe(Any),
+}
+"""What is told of a run that has ended, besides the value."""
 
 
 class _Sent(GenerateJsonSchema):
@@ -68,7 +83,7 @@ def read_answer(contract: Contract, data: Any) -> BaseModel:
     try:
         read: BaseModel = _answer(contract.point).validate_python(data)
     except ValidationError as error:
-        keys, actions = _keys(contract, data), sorted(contract.decisions)
+        keys, actions = keys_of_answer(contract, data), sorted(contract.decisions)
         told = explain(error, data, keys, actions, quoted=False)
         raise InvalidOutcomeError(f"an answer at {contract.point} does not fit: {told}") from None
     validator = _validator(contract.point)
@@ -78,7 +93,7 @@ def read_answer(contract: Contract, data: Any) -> BaseModel:
     return read
 
 
-def _keys(contract: Contract, data: Any) -> list[str]:
+def keys_of_answer(contract: Contract, data: Any) -> list[str]:
     """Give the keys that an answer with this action may have."""
     action = data.get("action", Decision.CONTINUE) if isinstance(data, dict) else None
     known = zip(_allowed(contract), _branches(contract), strict=True)
@@ -182,9 +197,10 @@ def _request(contract: Contract) -> type[BaseModel]:
     fields: dict[str, tuple[Any, Any]] = {
         "point": (Literal[str(contract.point)], ...),
         contract.wire: (value, ...),
-        "original": (value, ...),
+        "original": maybe(value),
         "config": (Mapping[str, Any], ...),
-        "timestamp": (float, ...),
+        "time": (float, ...),
+        "timestamp": (str, ...),
     }
     if text:
         fields |= {
@@ -198,6 +214,8 @@ def _request(contract: Contract) -> type[BaseModel]:
         present = _without_none(hints[item.name])
         fields[item.name] = (present, ...) if item.name in always else maybe(present)
     fields["verdict"] = maybe(Mapping[str, Any])
+    if contract.point in (HookPoint.AFTER_RUN, HookPoint.ON_RUN_ERROR):
+        fields |= {"result": (value, ...), **_ENDED}
     return model(f"{contract.point} request", fields)
 
 

@@ -112,11 +112,11 @@ def build(kind: type, read: BaseModel, current: Any = None) -> Any:
     return kind(**fields)
 
 
-def changed(contract: Contract, told: Any, current: Any) -> Any:
+def changed(contract: Contract, told: Any, current: Any, *, redacted: bool = False) -> Any:
     """Make a changed value of what was read for it: its fields, its text, or any JSON data."""
     if isinstance(told, BaseModel):
         return build(contract.value, told, current)
-    return contract.changed(told, current)
+    return contract.changed(told, current, redacted=redacted)
 
 
 def brought(contract: Contract, decision: Decision, told: Any, current: Any) -> Any:

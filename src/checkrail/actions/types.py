@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from checkrail.actions.agent import agent
 from checkrail.actions.command import command
 from checkrail.actions.errors import ActionError
-from checkrail.actions.http import http
 from checkrail.actions.models import (
     AgentFields,
     ApprovalFields,
@@ -37,13 +36,15 @@ Made = tuple[Callable[..., Any], frozenset[Decision] | None]
 class Setting:
     """Where a hook is made: for which points and how much time, and what it may use.
 
-    Paths are relative to `base`; `timeout` is the hook's own, if it is known.
+    Paths are relative to `base`; `timeout` is the hook's own, if it is known. `signer` is whose
+    secret signs its requests, unless that is the server's.
     """
 
     points: Points
     base: Path | None = None
     outside: Outside = field(default_factory=Outside)
     timeout: float | None = None
+    signer: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class ActionType:
         *,
         outside: Outside | None = None,
         timeout: float | None = None,
+        signer: tuple[str, ...] = (),
     ) -> Made:
         """Make the hook that these fields describe."""
         try:
@@ -71,7 +73,7 @@ class ActionType:
             told = explain(error, given, self.fields.model_fields)
             keys = ", ".join(sorted(self.fields.model_fields))
             raise ActionError(f"the {self.name} action is wrong {told}", f"Keys: {keys}") from None
-        return self.make(read, Setting(points, base, outside or Outside(), timeout))
+        return self.make(read, Setting(points, base, outside or Outside(), timeout, signer))
 
 
 def _python(fields: PythonFields, setting: Setting) -> Made:
@@ -93,6 +95,8 @@ def _command(fields: CommandFields, setting: Setting) -> Made:
 
 
 def _http(fields: HttpFields, setting: Setting) -> Made:
+    from checkrail.actions.http import http  # what it needs to connect, other hooks do not
+
     made = http(
         fields.url,
         method=fields.method,
@@ -100,6 +104,7 @@ def _http(fields: HttpFields, setting: Setting) -> Made:
         secret=fields.secret,
         outside=setting.outside,
         timeout=setting.timeout,
+        signer=setting.signer,
     )
     return made, None
 

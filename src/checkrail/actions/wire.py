@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from checkrail.actions.errors import ActionError
-from checkrail.engine.event import Context, Event
+from checkrail.engine.event import LIVE, ORIGINAL, Context, Event
 from checkrail.engine.outcomes import UNSET, Outcome
 from checkrail.engine.points import CONTRACTS, Contract, Decision, point_named
+from checkrail.engine.records import iso_time
 from checkrail.engine.values import RunError, RunResult, plain
-from checkrail.styles.agent_status import LIVE
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -25,15 +26,20 @@ def on_wire(contract: Contract, value: Any) -> Any:
 
 
 def request(event: Event[Any]) -> dict[str, Any]:
-    """Tell an event to a hook outside; what is absent at its point is left out."""
+    """Tell an event to a hook outside; what is absent at its point is left out.
+
+    `original` is there where a hook before has changed the value.
+    """
     contract = CONTRACTS[event.point]
     told: dict[str, Any] = {
         "point": str(event.point),
         contract.wire: plain(on_wire(contract, event.value)),
-        "original": plain(on_wire(contract, event.original)),
         "config": plain(event.config),
-        "timestamp": event.timestamp,
+        "time": event.timestamp,
+        "timestamp": iso_time(event.timestamp),
     }
+    if event.original is not event.value:
+        told["original"] = plain(on_wire(contract, event.original))
     for item in dataclasses.fields(Context):
         found = getattr(event, item.name)
         if found is not None:
@@ -41,9 +47,30 @@ def request(event: Event[Any]) -> dict[str, Any]:
     told["metadata"].pop(LIVE, None)  # an agent at work, which only hooks in its process can see
     if contract.wire == "content":
         told |= _of_message(event)
+    if isinstance(event.value, (RunResult, RunError)):
+        told["metadata"].pop(ORIGINAL, None)
+        told |= {"result": plain(event.value), **agent_finish_request(event)}
+        told |= {name: plain(found) for name, found in original_parameters(event).items()}
     if event.verdict is not None:
         told["verdict"] = _of_verdict(event.verdict)
     return told
+
+
+def encode(told: Mapping[str, Any]) -> bytes:
+    """Return a request as JSON in UTF-8.
+
+    Only what that cannot hold, the halves of surrogate pairs, is escaped.
+    """
+    try:
+        return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(told).encode()
+
+
+def original_parameters(event: Event[Any]) -> dict[str, Any]:
+    """Return what a run was asked for under its name, where hooks have changed it since."""
+    asked = event.metadata.get(ORIGINAL, event.value.input)
+    return {} if asked == event.value.input else {ORIGINAL: asked}
 
 
 def _of_message(event: Event[Any]) -> dict[str, Any]:
@@ -55,9 +82,8 @@ def _of_message(event: Event[Any]) -> dict[str, Any]:
 
 
 def _of_verdict(verdict: Any) -> dict[str, Any]:
-    told = {
-        name: getattr(verdict, name) for name in ("decision", "reason", "hook", "status", "code")
-    }
+    names = ("decision", "reason", "hook", "status", "code", "retry_after")
+    told = {name: getattr(verdict, name) for name in names}
     return {name: plain(found) for name, found in told.items() if found is not None}
 
 
@@ -121,6 +147,13 @@ def answer(
     return _outcome(contract, read, current) if read.model_fields_set else None
 
 
+def answer_keys(point: str, data: Mapping[str, Any]) -> frozenset[str]:
+    """Return the keys that an answer with this `action` may have; none if it cannot be taken."""
+    from checkrail.actions.schemas import keys_of_answer
+
+    return frozenset(keys_of_answer(CONTRACTS[point_named(point)], data))
+
+
 def _outcome(contract: Contract, read: BaseModel, current: Any) -> Outcome:
     from checkrail.actions.schemas import OUTCOMES
 
@@ -140,7 +173,8 @@ def _value(contract: Contract, decision: Decision, said: Mapping[str, Any], curr
 
     if decision is Decision.CONTINUE:
         told = said.get(contract.wire, UNSET)
-        return told if told is UNSET else changed(contract, told, current)
+        redacted = bool(said.get("redacted"))
+        return told if told is UNSET else changed(contract, told, current, redacted=redacted)
     kind = result_type(contract, decision)
     return UNSET if kind is None else brought(contract, decision, said[RESULT_NAMES[kind]], current)
 

@@ -22,11 +22,13 @@ from checkrail.agent.toolbox import Toolbox
 from checkrail.agent.usage import Meter
 from checkrail.engine.chain import pinned
 from checkrail.engine.errors import CheckrailError
+from checkrail.engine.event import LIVE
 from checkrail.engine.frozen import freeze
+from checkrail.engine.matchers import MODEL_NAMES
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import AgentResponse
-from checkrail.styles.agent_status import LIVE, Live
+from checkrail.styles.agent_status import Live
 from checkrail.styles.fluent import On, on
 
 if TYPE_CHECKING:
@@ -168,7 +170,8 @@ class Agent:
         if wrong := OWN.intersection(ids):
             told = f"{', '.join(sorted(wrong))} of an event is the agent's own"
             raise TypeError(f"{told}: say it where the agent is made")
-        around = {} if scope is None else scope.context.metadata
+        known = {} if scope is None else scope.context.metadata
+        around = {name: said for name, said in known.items() if name not in MODEL_NAMES}
         metadata = {**around, **(ids.pop("metadata", None) or {}), LIVE: live}
         ids |= {"agent_name": self.name, "model": self.model.name, "provider": self.model.provider}
         first, *further = self._levels

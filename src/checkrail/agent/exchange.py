@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -22,9 +23,11 @@ from checkrail.agent.patience import CancelledWithin, TookTooLong, settled, with
 from checkrail.agent.tools.tool import Tool, ToolContext, ToolError
 from checkrail.engine.asks import AnswerLater, midway
 from checkrail.engine.errors import suggestion, told
+from checkrail.engine.event import LIVE
 from checkrail.engine.points import Decision, HookPoint
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import AssistantMessage, ToolCall, ToolResult, plain
+from checkrail.styles.agent_status import Live
 
 SHOWN = 200
 """How much a model is told of arguments that are no JSON, in characters."""
@@ -55,6 +58,7 @@ class Exchange:
         scope: Scope,
         emit: Emit | None,
         *,
+        earlier: Sequence[Message],
         unparsed: Mapping[str, str],
         doom: Callable[[], str | None],
     ) -> None:
@@ -62,6 +66,7 @@ class Exchange:
         self.tools = tools
         self.scope = scope
         self.emit = emit
+        self.earlier = earlier
         self.doom = doom
         self.handled = [
             Handling(call, None if call.args else unparsed.get(call.id))
@@ -110,8 +115,30 @@ class Exchange:
             if handling.later is not None:
                 raise handling.later
 
+    def _history(self, handling: Handling, value: Any) -> list[Message]:
+        """Return the conversation as hooks on one call see it: its end is the answer that made it.
+
+        `value` is what hooks see now: a call as those before them left it, or its result.
+        """
+        calls = [each.call for each in self.handled]
+        if isinstance(value, ToolCall):
+            calls = [value if each is handling else each.call for each in self.handled]
+        return [
+            *self.earlier,
+            assistant_message(dataclasses.replace(self.message, tool_calls=calls)),
+        ]
+
+    def _scope_of(self, handling: Handling) -> Scope:
+        """Return the scope of one call, whose hooks see the conversation up to it."""
+        metadata = self.scope.context.metadata
+        live = metadata.get(LIVE)
+        if isinstance(live, Live):
+            history = functools.partial(self._history, handling)
+            metadata = {**metadata, LIVE: Live(live.agent, live.flags, history)}
+        return self.scope.bind(tool_call_id=handling.call.id, metadata=metadata)
+
     async def _handle(self, handling: Handling) -> None:
-        at = self.scope.bind(tool_call_id=handling.call.id)
+        at = self._scope_of(handling)
         try:
             handling.result = await self._result(handling, at)
         except AnswerLater as later:

@@ -25,6 +25,7 @@ from checkrail.agent.messages import (
     Message,
     assistant_message,
     call_ids,
+    genuine_messages,
     identified,
     legal,
     schema_of,
@@ -32,6 +33,7 @@ from checkrail.agent.messages import (
     tool_name,
     unparsed_in,
     user_message,
+    without_altered_thoughts,
 )
 from checkrail.agent.model_call import ask
 from checkrail.agent.output import MAX_ATTEMPTS, OutputMismatch
@@ -90,8 +92,9 @@ class Loop:
         self.mismatches = left.mismatches
         self.release: Release | None = None
         self.later: Sequence[Message] = left.later
+        self.paused = left.paused
         self.unparsed: Mapping[str, str] = left.unparsed
-        self.at = scope
+        self.at = self._base = scope
         self.stage: Stage = left.stage
         self.answer: AssistantMessage | None = left.answer
         self.stopped = left.stopped
@@ -143,7 +146,7 @@ class Loop:
             self.tools = await self.agent.toolbox.connected()
             self.schemas = freeze([schema_of(tool) for tool in self.tools.values()])
             for iteration in range(self._left.iteration, self.agent.max_iterations + 1):
-                self.at = self.at.bind(iteration=iteration)
+                self.at = self._base.bind(iteration=iteration)
                 if (ending := await self._step(self.at)) is not None:
                     return ending
                 self.stage = "request"
@@ -162,6 +165,7 @@ class Loop:
         """
         if self.stage == "request":
             await self._ask(at)
+            at = self.at
         else:
             self._open_release(at, self._left.sent)
         if self.stage == "answer" and not await self._answered(at):
@@ -175,45 +179,70 @@ class Loop:
 
     async def _ask(self, at: Scope) -> None:
         """Get an answer, of the model or of the hooks on the request."""
-        self.later = ()
-        before = await at.fire(HookPoint.BEFORE_LLM_CALL, self._request())
+        if not self.paused:
+            self.later = ()
+        own = self._request()
+        before = await at.fire(HookPoint.BEFORE_LLM_CALL, own)
         self.offered = {tool_name(tool) for tool in before.subject.tools}
         if before.redacted:
             self._keep(before.given.messages)
         if before.decision is Decision.BLOCK and at.context.iteration == 1:
             del self.messages[-1]  # the query was refused: it is not to be sent with the next one
         self._open_release(at)
-        value = passed(before)
+        passed(before)
         self.stopped = before.decision is Decision.STOP
         if self.stopped:
+            self._drop_paused()
             self.stage, self.answer = "final", sound(before)
             return
-        injected = self._inject(before.inject)
+        if isinstance(before.value, ModelRequest):
+            self._bind_model(before.value)
         replaced = before.decision is Decision.REPLACE
-        message = sound(before) if replaced else await self._asked(value, injected)
+        if replaced:
+            self._drop_paused()
+        injected: list[Message] = []
+        if self.paused:
+            self.later = [*self.later, *before.inject]
+        else:
+            injected = self._inject(before.inject)
+        message = sound(before) if replaced else await self._ask_model(own, before, injected)
         self.stage, self.answer = "answer", identified(message, self.ids, self.context)
+
+    def _bind_model(self, request: ModelRequest) -> None:
+        """Let the events of this iteration tell the model that hooks chose, if they did."""
+        known = self.at.context
+        model, provider = request.model or known.model, request.provider or known.provider
+        if (model, provider) != (known.model, known.provider):
+            bound = self.at.bind(model=model, provider=provider)
+            self.at = bound.bind_model_names(requested_model=known.model)
+            self._open_release(self.at)
 
     def _open_release(self, at: Scope, sent: str = "") -> None:
         if self.emit is not None:
             self.release = Release(self.emit, at, whole=self.agent.output is not None, sent=sent)
 
     async def _answered(self, at: Scope) -> bool:
-        """Show the answer; False: hooks want the model to be asked again."""
+        """Show the answer; False: the model is called again, for hooks want it or it paused."""
         message: Any = self.answer
         unparsed = unparsed_in(message)
         after = await at.fire(HookPoint.AFTER_LLM_CALL, message)
         if after.decision is Decision.RETRY:
-            self._again(after)
+            self._again(after, self.later)
             return False
-        self.later = after.inject
-        self.answer = message = identified(sound(after), self.ids, self.context)
+        self.later = [*self.later, *after.inject]
+        changed = without_altered_thoughts(sound(after), message)
+        self.answer = message = identified(changed, self.ids, self.context)
         seen = unparsed_in(message)  # as hooks left it: they may have redacted or dropped it
         self.unparsed = {name: str(seen.get(name, "")) for name in unparsed}
         self.stopped = after.decision is Decision.STOP
+        paused = message.stop_reason == "pause" and not message.tool_calls and not self.stopped
         self.stage = "tools" if message.tool_calls and not self.stopped else "final"
-        if self.stage == "tools" and self.release is not None:
+        if (paused or self.stage == "tools") and self.release is not None:
             await self.release.before_tools(text_of(message.content))
-        return True
+        if paused:
+            self.messages.append(freeze(assistant_message(message)))
+            self.paused += 1
+        return not paused
 
     def _request(self) -> ModelRequest:
         agent = self.agent
@@ -227,9 +256,13 @@ class Loop:
             stream=self.emit is not None,
         )
 
-    async def _asked(self, request: ModelRequest, injected: list[Message]) -> AssistantMessage:
-        if injected:
-            request = dataclasses.replace(request, messages=[*request.messages, *injected])
+    async def _ask_model(
+        self, own: ModelRequest, before: Verdict, injected: list[Message]
+    ) -> AssistantMessage:
+        request: ModelRequest = before.value
+        messages = [*genuine_messages(request.messages, own.messages), *injected]
+        if injected or messages != request.messages:
+            request = dataclasses.replace(request, messages=messages)
         agent = self.agent
         message = await ask(agent.model, request, agent.model_timeout, self.release, self.spend)
         self._check_doom()
@@ -238,9 +271,16 @@ class Loop:
     async def _call_tools(self, at: Scope, message: AssistantMessage) -> None:
         known = {name: tool for name, tool in self.tools.items() if name in self.offered}
         exchange = self.exchange = Exchange(
-            message, known, at, self.emit, unparsed=self.unparsed, doom=lambda: self.doom
+            message,
+            known,
+            at.bind_model_names(answered_model=message.model),
+            self.emit,
+            earlier=self.messages,
+            unparsed=self.unparsed,
+            doom=lambda: self.doom,
         )
         exchange.take_up(self._left.handled)
+        self.paused = 0
         left = False
         try:
             await exchange.run()
@@ -266,6 +306,7 @@ class Loop:
             stopped=self.stopped,
             offered=sorted(filter(None, self.offered)),
             later=self.later,
+            paused=self.paused,
             unparsed=self.unparsed,
             handled=() if self.exchange is None else self.exchange.over,
             sent="" if self.release is None else self.release.sent,
@@ -293,6 +334,9 @@ class Loop:
         if changed.tool_calls:
             changed = dataclasses.replace(changed, tool_calls=[])
         output = self._output(changed, final, stopped=stopped)
+        if stopped:
+            self._drop_paused()
+        self.paused = 0
         self.messages.append(freeze(assistant_message(changed)))
         self._inject([*self.later, *final.inject])
         return Ending("stop" if stopped else "answer", changed, output)
@@ -309,6 +353,7 @@ class Loop:
                 problem = f"the answer does not fit the output schema, {MAX_ATTEMPTS} retries later"
                 raise Failing(f"{problem}: {mismatch}") from mismatch
             feedback = f"Your answer does not fit the output schema: {mismatch}. Give JSON alone."
+            self._drop_paused()
             self.messages.append(freeze(user_message(feedback)))
             self._inject(self.later)
             return False
@@ -328,8 +373,15 @@ class Loop:
 
     def _again(self, verdict: Verdict, earlier: Iterable[Message] = ()) -> None:
         """Have the model asked again: what it said is forgotten, and it is told why."""
+        self._drop_paused()
         self.messages.append(freeze(user_message(verdict.reason or DEFAULT_FEEDBACK)))
         self._inject([*earlier, *verdict.inject])
+
+    def _drop_paused(self) -> None:
+        """Forget an answer that was interrupted and not gone on with: nobody would take it back."""
+        if self.paused:
+            del self.messages[-self.paused :]
+            self.paused = 0
 
     def _inject(self, given: Iterable[Message]) -> list[Message]:
         """Put messages of hooks at the end of the conversation, where they are legal."""
@@ -340,7 +392,8 @@ class Loop:
     def _keep(self, messages: Iterable[Message]) -> None:
         """Make redacted messages the conversation: the earlier form is not to be seen again."""
         system = () if self.system is None else (self.system,)
-        kept = redacted([*system, *self.messages], [*messages])
+        ours = [*system, *self.messages]
+        kept = [*genuine_messages(redacted(ours, [*messages]), ours)]
         if system:
             self.system = kept.pop(0)
         self.messages[:] = kept
@@ -354,6 +407,7 @@ class Loop:
 
     async def _ended(self, ending: Ending) -> AgentResponse:
         """Fire `query_end`, and give the response as its hooks left it."""
+        self._drop_paused()
         response = self._response(ending)
         verdict = await self.at.fire(HookPoint.QUERY_END, response)
         if verdict.decision is Decision.FAIL:
@@ -388,4 +442,5 @@ class Loop:
             usage=self.usage,
             stop_reason=ending.stop_reason,
             error=ending.error,
+            finish=None if ending.message is None else ending.message.stop_reason,
         )

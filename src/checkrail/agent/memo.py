@@ -35,6 +35,7 @@ class Memo:
     stopped: bool = False
     offered: Sequence[str] = ()
     later: Sequence[Message] = ()
+    paused: int = 0
     unparsed: Mapping[str, str] = field(default_factory=dict)
     handled: Sequence[Handled] = ()
     sent: str = ""
@@ -49,6 +50,7 @@ class Memo:
 
 def read(data: Mapping[str, Any]) -> Memo:
     """Read what `as_data` gave."""
+    data = {"paused": 0, **data}  # a loop that was left by an older version could not pause
     known = {each.name: data[each.name] for each in fields(Memo)}
     known["answer"] = None if data["answer"] is None else _answer(data["answer"])
     known["messages"] = [freeze(message) for message in data["messages"]]

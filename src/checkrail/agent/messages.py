@@ -186,6 +186,47 @@ def _texts(parts: Iterable[Any]) -> Iterator[str]:
             yield str(part.get("text", ""))
 
 
+def without_altered_thoughts(
+    message: AssistantMessage, given: AssistantMessage
+) -> AssistantMessage:
+    """Return an answer without the signed thoughts that hooks changed: nobody takes those back."""
+    if message is given or isinstance(message.content, str):
+        return message
+    content = _genuine_parts(message.content, _signed_parts([given.content]))
+    return message if content is message.content else dataclasses.replace(message, content=content)
+
+
+def genuine_messages(messages: Sequence[Message], given: Sequence[Message]) -> Sequence[Message]:
+    """Return messages of a request without the signed thoughts that hooks changed."""
+    if messages is given:
+        return messages
+    signed = _signed_parts(message.get("content") for message in given)
+    return [_with_genuine_parts(message, signed) for message in messages] if signed else messages
+
+
+def _with_genuine_parts(message: Message, signed: Mapping[str, Any]) -> Message:
+    content = message.get("content")
+    if not isinstance(content, list | tuple):
+        return message
+    kept = _genuine_parts(content, signed)
+    return message if kept is content else {**message, "content": kept}
+
+
+def _genuine_parts(parts: Sequence[Any], signed: Mapping[str, Any]) -> Sequence[Any]:
+    kept = [part for part in parts if signed.get(_signature(part), part) == part]
+    return parts if len(kept) == len(parts) else kept
+
+
+def _signed_parts(contents: Iterable[Any]) -> dict[str, Any]:
+    parts = [part for content in contents if isinstance(content, list | tuple) for part in content]
+    return {signature: part for part in parts if (signature := _signature(part))}
+
+
+def _signature(part: Any) -> str:
+    signature = part.get("signature") if isinstance(part, Mapping) else None
+    return signature if isinstance(signature, str) else ""
+
+
 def legal(message: Message) -> Message | None:
     """Give a hook's message as the conversation can take it anywhere between two turns."""
     role = message.get("role", "user")

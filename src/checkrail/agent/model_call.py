@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from checkrail.agent.holding import Release
 from checkrail.agent.messages import problems, text_of
 from checkrail.agent.models.model import FailureKind, Model, ModelError
+from checkrail.agent.models.stop_reasons import read_stop_reason
 from checkrail.agent.patience import CancelledWithin, TookTooLong, within
 from checkrail.engine.errors import told
 from checkrail.engine.values import AssistantMessage, ModelRequest
@@ -104,4 +106,6 @@ def _checked(answer: Any, named: str) -> AssistantMessage:
         problem = next(problems(answer), "")
     if problem:
         raise ModelError(f"model {named!r} gave no proper answer: {problem}", kind="invalid")
-    return answer  # type: ignore[no-any-return]
+    reason = read_stop_reason(answer.stop_reason, calls=bool(answer.tool_calls))
+    same = reason == answer.stop_reason
+    return answer if same else dataclasses.replace(answer, stop_reason=reason)  # type: ignore[no-any-return]

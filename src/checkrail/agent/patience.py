@@ -12,6 +12,9 @@ from asyncio import FIRST_EXCEPTION
 from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 
+from checkrail.engine.containment import contained, create_contained_task
+from checkrail.engine.errors import CodeExited
+
 T = TypeVar("T")
 
 log = logging.getLogger("checkrail.agent")
@@ -30,13 +33,17 @@ class CancelledWithin(Exception):
 
 async def within(timeout: float | None, work: Coroutine[Any, Any, T]) -> T:
     """Give what some work gives, or raise what it raises; a cancellation from outside ends it."""
-    task = asyncio.create_task(work)
+    task = create_contained_task(asyncio.get_running_loop(), work)
     if not await settled([task], timeout):
         raise TookTooLong
-    try:
-        return task.result()
-    except asyncio.CancelledError as error:
-        raise CancelledWithin from error
+    with contained():
+        try:
+            result: T = task.result()
+        except asyncio.CancelledError as error:
+            raise CancelledWithin from error
+        except GeneratorExit as error:  # its own: nobody has closed this
+            raise CodeExited(error) from error
+    return result
 
 
 async def settled(tasks: Collection[asyncio.Task[Any]], timeout: float | None = None) -> bool:

@@ -88,4 +88,6 @@ for _hook in (
         "redacts": _hook is redact,
         "observes": _builtin.observes,
     }
-    vars(_hook).update(hook_points=_builtin.points, hook_options=_options)
+    vars(_hook).update(
+        hook_points=_builtin.points, hook_options=_options, hook_reads=_builtin.types_read
+    )

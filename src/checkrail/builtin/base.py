@@ -17,6 +17,7 @@ from checkrail.engine.points import HookPoint, Lane
 if TYPE_CHECKING:
     from checkrail.actions.outside import Outside
     from checkrail.builtin.option_types import Options
+    from checkrail.styles.hook_context import HookContext
 
 T = TypeVar("T")
 
@@ -32,7 +33,8 @@ class Builtin:
 
     `example` is a config that `make` accepts. One that stands `together` needs all its points; at
     those that it `observes` it only looks on. `files` are options that name one. One that `counts`
-    is built with what its project counts in.
+    is built with what its project counts in. It stands where the value is one of those that it
+    `reads`, or anywhere; some options narrow that (`reads_with`).
     """
 
     name: str
@@ -45,6 +47,8 @@ class Builtin:
     observes: frozenset[HookPoint] = frozenset()
     files: tuple[str, ...] = ()
     counts: bool = False
+    reads: tuple[type, ...] = ()
+    reads_with: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
     _made: dict[int, tuple[Mapping[str, Any], Made]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -84,7 +88,15 @@ class Builtin:
             named = {name: getattr(options, name) for name in self.files}
             found = {name: str(base / file) for name, file in named.items() if file is not None}
             options = options.model_copy(update=found)
-        return self.build(options, outside) if self.counts else self.build(options)
+        made = self.build(options, outside) if self.counts else self.build(options)
+        types = self.types_read(config or {})
+        vars(made)["hook_reads"] = lambda _config: types
+        return made
+
+    def types_read(self, config: Mapping[str, Any]) -> tuple[type, ...]:
+        """Return the types of values that the hook reads with a config; none: any."""
+        narrowed = [types for option, types in self.reads_with.items() if option in config]
+        return narrowed[0] if narrowed else self.reads
 
     def named_files(self, config: Mapping[str, Any], base: Path) -> set[Path]:
         """Give the files that a config names, whether or not they are there."""
@@ -100,6 +112,15 @@ class Builtin:
             if len(self._made) > KEPT:
                 del self._made[next(iter(self._made))]
         return known[1]
+
+    async def on_context(self, ctx: HookContext) -> HookContext:
+        """Return a proxy's context as the hook leaves it; its options are in `hook_config`."""
+        from checkrail.styles.hook_chain import HookChain
+
+        chain = HookChain()
+        made = self.make(ctx.metadata.get("hook_config"))
+        chain.registry.register(made, *self.points, name=self.name, lane=self.lane)
+        return await chain.execute(ctx)
 
     def expect(self, event: Event[Any], value: Any, kind: type[T]) -> T:
         """Give the value if it is what the hook reads, else say that it stands at a wrong point."""

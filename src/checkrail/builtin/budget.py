@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from checkrail.builtin.dimensions import counted, counter_key, hook_name, whose
 from checkrail.builtin.open_calls import OpenCalls, call_id
 from checkrail.builtin.usage import cost, total_tokens
 from checkrail.builtin.windows import Window, window_at
-from checkrail.engine.event import Event
+from checkrail.engine.event import Event, notes_of
 from checkrail.engine.outcomes import Block, Fail, Outcome
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import AssistantMessage, ModelRequest
@@ -21,10 +22,23 @@ if TYPE_CHECKING:
     from checkrail.actions.outside import Outside
     from checkrail.builtin.options import BudgetOptions
 
+log = logging.getLogger("checkrail.hooks")
+
 Keeper = Callable[[Event[Any], Any], Awaitable[Outcome | None]]
 
 Spenders = tuple[str | None, ...]
 """Whose budget it is: a name for each thing that is counted apart, in the order of `by`."""
+
+Call = tuple[Spenders, str]
+"""A request that is not answered yet: whose budget it is on, and the model that was asked.
+
+A request may leave it to the provider which model that is: then its name is empty.
+"""
+
+HAS_PRICE = "budget.has_price"
+"""Where a host that has prices notes a function that says whether a model may have one."""
+
+_MOST_NAMES = 10_000
 
 _NO_RUN = "built-in hook 'budget' goes by the run with `per: run`: fire its points with a run_id"
 
@@ -43,7 +57,8 @@ class _Budget:
         self._outside = outside
         self._own = MemoryAmounts(clock=clock) if store is None else store
         self._clock = clock
-        self._calls: OpenCalls[Spenders] = OpenCalls()
+        self._calls: OpenCalls[Call] = OpenCalls()
+        self._unpriced: dict[str, None] = {}
         limits = {"tokens": options.tokens, "cost": options.cost}
         self._limits = {unit: limit for unit, limit in limits.items() if limit is not None}
 
@@ -53,13 +68,15 @@ class _Budget:
         return self._own if given is None else given
 
     async def check(self, event: Event[Any]) -> Outcome | None:
-        """Refuse a request whose budget is used up."""
+        """Refuse a request whose budget is used up, or whose price nobody knows."""
         options, now = self._options, self._clock()
         if options.per == "run" and event.run_id is None:
             return Fail(_NO_RUN, "run_id_missing")
         found = counted(event, options.by)
+        if (refusal := self._check_price(event)) is not None:
+            return refusal
         spenders = tuple(found.values())
-        self._calls.asked(event, spenders)
+        self._calls.asked(event, (spenders, event.model or ""))
         window = window_at(options.per, now)
         keys = self._keys(event, spenders)
         amounts = await self._store.used([*keys.values()], window.start)
@@ -70,7 +87,8 @@ class _Budget:
                     told = f"{shown(limit, unit)} in total{whose(found)}"
                 used = f"{shown(amount, unit)} are used"
                 reason = f"the budget of {told} is used up, {used}: {self._free(window, now)}"
-                return Block(reason, 429, "budget_exceeded")
+                wait = None if window.end is None else max(1.0, window.end - now)
+                return Block(reason, 429, "budget_exceeded", wait)
         return None
 
     async def add(self, event: Event[Any]) -> None:
@@ -79,8 +97,10 @@ class _Budget:
         if not asked and call_id(event) is not None:
             return
         here = tuple(counted(event, self._options.by).values())
-        spenders = self._likeliest(asked, here)
+        spenders, model = self._likeliest(asked, (here, event.model or ""))
         usage = event.original.usage  # what was used, whatever hooks made of the answer
+        if "cost" in self._limits and total_tokens(usage) and cost(usage) is None:
+            self._note_unpriced(model)
         used = {"tokens": total_tokens(usage), "cost": cost(usage)}
         keys = self._keys(event, spenders)
         amounts = {key: float(amount) for unit, key in keys.items() if (amount := used[unit])}
@@ -94,18 +114,55 @@ class _Budget:
         name = hook_name()
         return {unit: counter_key(name, unit, per, *run, *spenders) for unit in self._limits}
 
-    def _likeliest(self, asked: list[Spenders], here: Spenders) -> Spenders:
+    def _check_price(self, event: Event[Any]) -> Block | None:
+        """Refuse a request that would be paid for without being counted."""
+        if "cost" not in self._limits:
+            return None
+        model = event.model or ""
+        has_price = notes_of(event).get(HAS_PRICE)
+        if has_price is not None and not has_price(model):
+            self._note_unpriced(model)
+        if self._options.unknown_price == "allow" or model not in self._unpriced:
+            return None
+        reason = (
+            f"there is a budget in USD, and the price of {_told_model(model)} is not known: "
+            "add it to gateway.prices, or say `unknown_price: allow` in the budget's config"
+        )
+        return Block(reason, 403, "unknown_price")
+
+    def _note_unpriced(self, model: str) -> None:
+        """Remember that a model has no price, and tell whoever runs this, once."""
+        if model in self._unpriced:
+            return
+        if len(self._unpriced) >= _MOST_NAMES:
+            del self._unpriced[next(iter(self._unpriced))]
+        self._unpriced[model] = None
+        allowed = self._options.unknown_price == "allow"
+        became = "its calls count nothing" if allowed else "its calls are blocked"
+        log.warning(
+            "hook %r has a budget in USD, and the price of %s is not known: %s "
+            "(unknown_price: %s). Add it to gateway.prices",
+            hook_name(),
+            _told_model(model[:200]),
+            became,
+            self._options.unknown_price,
+        )
+
+    def _likeliest(self, asked: list[Call], here: Call) -> Call:
         """Choose among requests that an answer may belong to: models answer under longer names."""
         if len(asked) > 1 and "model" in self._options.by:
-            place = self._options.by.index("model")
-            asked = [one for one in asked if (here[place] or "").startswith(one[place] or "")]
-            asked.sort(key=lambda one: -len(one[place] or ""))
+            asked = [one for one in asked if here[1].startswith(one[1])]
+            asked.sort(key=lambda one: -len(one[1]))
         return asked[0] if asked else here
 
     def _free(self, window: Window, now: float) -> str:
         if window.end is not None:
             return f"it is free again at {window.told_end(now)}"
         return "another run has its own" if self._options.per == "run" else "it does not begin anew"
+
+
+def _told_model(model: str) -> str:
+    return f"the model {model!r}" if model else "a model that is not named"
 
 
 def shown(amount: float, unit: str) -> str:
@@ -154,6 +211,7 @@ BUILTIN = Builtin(
     together=True,
     observes=frozenset({HookPoint.AFTER_LLM_CALL}),
     counts=True,
+    reads=(ModelRequest, AssistantMessage),
 )
 
 

@@ -145,6 +145,7 @@ BUILTIN = Builtin(
     example={"ttl": "10m", "max_entries": 500},
     together=True,
     observes=frozenset({HookPoint.AFTER_LLM_CALL}),
+    reads=(ModelRequest, AssistantMessage),
 )
 
 

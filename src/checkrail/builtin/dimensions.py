@@ -24,8 +24,10 @@ def _tool(event: Event[Any]) -> str | None:
 
 
 def _key(event: Event[Any]) -> str | None:
-    named = event.metadata.get("api_key")
-    return named if isinstance(named, str) else None
+    """Return the id of the API key of a request, or what its event says in place of one."""
+    extras = {} if event.user is None else event.user.extras
+    found = extras.get("key_id") or event.metadata.get("api_key")
+    return found if isinstance(found, str) else None
 
 
 DIMENSIONS: dict[str, Callable[[Event[Any]], str | None]] = {

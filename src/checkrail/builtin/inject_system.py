@@ -100,6 +100,7 @@ BUILTIN = Builtin(
     build=build,
     example={"text": "Answer in English.", "position": "after"},
     files=("file",),
+    reads=(ModelRequest,),
 )
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, overload
 
 from checkrail.builtin.base import Builtin
 from checkrail.builtin.texts import on_one_line, text_of
 from checkrail.engine.event import Event
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import ModelRequest
+from checkrail.styles.hook_context import HookContext
 
 if TYPE_CHECKING:
     from checkrail.builtin.options import LogRequestOptions
@@ -57,9 +58,19 @@ BUILTIN = Builtin(
     lane=Lane.OBSERVE,
     build=build,
     example={"verbose": True, "level": "info"},
+    reads=(ModelRequest,),
 )
 
 
-def log_request(event: Event[Any], request: ModelRequest) -> None:
-    """Log the call of a model that is about to be made."""
-    BUILTIN.at(event)(event, request)
+@overload
+def log_request(event: HookContext) -> Awaitable[HookContext]: ...
+@overload
+def log_request(event: Event[Any], request: ModelRequest) -> None: ...
+def log_request(event: Any, request: Any = None) -> Any:
+    """Log the call of a model that is about to be made.
+
+    With the `HookContext` of a proxy hook in place of an event, it is awaited and gives another.
+    """
+    if isinstance(event, HookContext):
+        return BUILTIN.on_context(event)
+    return BUILTIN.at(event)(event, request)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, overload
 
 from checkrail.builtin.base import Builtin
 from checkrail.builtin.texts import on_one_line
@@ -12,6 +12,7 @@ from checkrail.builtin.usage import total_tokens
 from checkrail.engine.event import Event
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import AssistantMessage
+from checkrail.styles.hook_context import HookContext
 
 if TYPE_CHECKING:
     from checkrail.builtin.options import LogResponseOptions
@@ -43,9 +44,19 @@ BUILTIN = Builtin(
     lane=Lane.OBSERVE,
     build=build,
     example={"include_tokens": True, "level": "info"},
+    reads=(AssistantMessage,),
 )
 
 
-def log_response(event: Event[Any], message: AssistantMessage) -> None:
-    """Log the answer that a model gave."""
-    BUILTIN.at(event)(event, message)
+@overload
+def log_response(event: HookContext) -> Awaitable[HookContext]: ...
+@overload
+def log_response(event: Event[Any], message: AssistantMessage) -> None: ...
+def log_response(event: Any, message: Any = None) -> Any:
+    """Log the answer that a model gave.
+
+    With the `HookContext` of a proxy hook in place of an event, it is awaited and gives another.
+    """
+    if isinstance(event, HookContext):
+        return BUILTIN.on_context(event)
+    return BUILTIN.at(event)(event, message)

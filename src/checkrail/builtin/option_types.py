@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from checkrail.engine.matchers import compiled
+from checkrail.regex import PatternError, read_pattern
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -25,8 +26,8 @@ def seconds(given: Any) -> Any:
 def pattern(given: str) -> str:
     """Check a glob, or a regular expression between slashes."""
     try:
-        compiled(given)
-    except (re.error, TypeError, AttributeError) as error:
+        compiled(read_pattern(given))
+    except (PatternError, re.error, TypeError, AttributeError) as error:
         raise ValueError(f"a glob, or a regular expression between slashes ({error})") from None
     return given
 

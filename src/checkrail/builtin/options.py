@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from checkrail.builtin.option_types import Glob, Options, Seconds, Status
 from checkrail.builtin.walk import path_of
+from checkrail.regex import PatternError, compile_pattern
 
 Level = Literal["debug", "info", "warning", "error"]
 Kind = Literal["secrets", "email", "card"]
@@ -78,8 +78,8 @@ class RedactOptions(Options):
     def _patterns_work(cls, given: dict[str, str]) -> dict[str, str]:
         for name, text in given.items():
             try:
-                found = re.compile(text)
-            except re.error as error:
+                found = compile_pattern(text)
+            except PatternError as error:
                 raise ValueError(f"a regular expression for {name!r} ({error})") from None
             if found.search(""):
                 raise ValueError(f"a regular expression for {name!r} that cannot match nothing")
@@ -146,6 +146,11 @@ class BudgetOptions(Options):
     by: list[Spender] = Field(
         default=["user"],
         description="what is counted apart; nothing: all together",
+    )
+
+    unknown_price: Literal["block", "allow"] = Field(
+        default="block",
+        description="what becomes of calls whose price is not known, where there is a cost",
     )
 
     @model_validator(mode="after")

@@ -7,8 +7,16 @@ with a possessive group, `re` loses its place in the text until Python 3.11.5.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from checkrail.regex import compile_pattern
+
+_INLINE = 16_000
+_PORTION = 64_000
+_OVERLAP = 16_000
+_CUT = 200
 
 LABEL = "[redacted:{kind}]"
 
@@ -135,9 +143,9 @@ def scrub(text: str, kinds: Iterable[str] = tuple(PATTERNS), label: str = LABEL)
 def scrubber(kinds: Iterable[str], patterns: Mapping[str, str], label: str = LABEL) -> Scrub:
     """Make a function that takes these kinds, and patterns of one's own, out of a text."""
     steps = [_step(kind, label.replace("{kind}", kind)) for kind in kinds]
-    steps += [
-        _whole(re.compile(given), label.replace("{kind}", name)) for name, given in patterns.items()
-    ]
+    for name, given in patterns.items():
+        own = functools.partial(compile_pattern(given).sub, label.replace("{kind}", name))
+        steps.append(own)
 
     def scrubbed(text: str) -> str:
         for step in steps:
@@ -147,17 +155,56 @@ def scrubber(kinds: Iterable[str], patterns: Mapping[str, str], label: str = LAB
     return scrubbed
 
 
+def inline_characters(patterns: Iterable[str], label: str) -> int:
+    """Return how much text may be searched while everybody waits.
+
+    A pattern also searches the labels of those before it, and each find takes its time.
+    """
+    sizes = [compile_pattern(given).size for given in patterns]
+    if not sizes:
+        return _INLINE
+    return _INLINE // (4 + sum(sizes) // 100) // (1 + len(label) * (len(sizes) - 1))
+
+
 def _step(kind: str, label: str) -> Scrub:
     pattern = PATTERNS[kind]
     if kind == "card":
         return lambda text: without_cards(text, label)
     if kind == "secrets":
-        return lambda text: pattern.sub(lambda found: _kept(found) + label, text)
-    return _whole(pattern, label)
+        return lambda text: _without(pattern, lambda found: _kept(found) + label, text)
+    return lambda text: _without(pattern, lambda _: label, text)
 
 
-def _whole(pattern: re.Pattern[str], label: str) -> Scrub:
-    return lambda text: pattern.sub(lambda _: label, text)
+def _without(pattern: re.Pattern[str], label: Callable[[re.Match[str]], str], text: str) -> str:
+    """Put labels over all matches in a text; a long one is searched by portions.
+
+    No other thread runs while `re` searches, so it is not to search for long.
+    """
+    if len(text) <= _PORTION:
+        return pattern.sub(label, text)
+    done, end = [], 0
+    for found in _found(pattern, text):
+        done += [text[end : found.start()], label(found)]
+        end = found.end()
+    return "".join([*done, text[end:]])
+
+
+def _found(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches in a long text; one that reaches over its portion is found whole."""
+    at, size = 0, len(text)
+    while at < size:
+        end = min(at + _PORTION, size)
+        seen = min(end + _OVERLAP, size)
+        after = end
+        for found in pattern.finditer(text, at, seen):
+            if found.start() >= end:
+                break
+            whole = (seen < size and pattern.match(text, found.start())) or found
+            yield whole
+            after = max(end, whole.end())
+            if whole.end() != found.end():
+                break
+        at = after
 
 
 def _kept(found: re.Match[str]) -> str:
@@ -168,7 +215,12 @@ def without_cards(text: str, label: str) -> str:
     """Take out card numbers: of a card's length and make-up, and with the right check digit."""
     search, done, start = PATTERNS["card"].search, [], 0
     at = 0
-    while (found := search(text, at)) is not None:
+    while at < len(text):
+        portion = at + _PORTION
+        found = search(text, at, portion + _CUT)
+        if found is None or found.start() >= portion:
+            at = portion
+            continue
         end = _card_end(found)
         at = end or found.start() + 1
         if end:

@@ -40,11 +40,11 @@ def build(
         allowed, wait = await hits.hit(key, limit, per, clock())
         if allowed:
             return None
+        seconds = max(1, math.ceil(wait))
         reason = (
-            f"the limit of {limit} per {per:g} s{whose(found)} is reached: "
-            f"try again in {max(1, math.ceil(wait))} s"
+            f"the limit of {limit} per {per:g} s{whose(found)} is reached: try again in {seconds} s"
         )
-        return Block(reason, 429, "rate_limited")
+        return Block(reason, 429, "rate_limited", seconds)
 
     return rate_limit
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from checkrail.builtin.base import Builtin
-from checkrail.builtin.patterns import PATTERNS, is_secret, scrub, scrubber
-from checkrail.builtin.walk import Change, Paths, path_of, rewritten
+from checkrail.builtin.patterns import PATTERNS, inline_characters, is_secret, scrub, scrubber
+from checkrail.builtin.walk import Change, Paths, path_of, rewritten, within
 from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Continue
 from checkrail.engine.points import CONTRACTS, HookPoint, Lane
+from checkrail.turns import in_turn_or_thread
 
 if TYPE_CHECKING:
     from checkrail.builtin.options import RedactOptions
@@ -19,19 +20,27 @@ if TYPE_CHECKING:
 __all__ = ["BUILTIN", "PATTERNS", "build", "redact", "scrub"]
 
 
-def build(options: RedactOptions) -> Callable[[Event[Any], Any], Continue | None]:
+Redacted = Continue | None
+
+
+def build(options: RedactOptions) -> Callable[[Event[Any], Any], Redacted | Awaitable[Redacted]]:
     """Make the hook."""
     change = _change(options)
+    most = inline_characters(options.patterns.values(), options.label)
     fields = None if options.fields_ is None else tuple(map(path_of, options.fields_))
 
-    def redact(event: Event[Any], value: Any) -> Continue | None:
+    def redact(event: Event[Any], value: Any) -> Redacted | Awaitable[Redacted]:
         paths = None if fields is None else _within(fields, event, value)
-        try:
-            changed = rewritten(value, change, paths)
-        except RecursionError:
-            message = "the value nests too deeply to be gone through"
-            raise InvalidOutcomeError(message) from None
-        return None if changed is value else Continue(changed, redacted=True)
+
+        def work(inline: bool) -> Redacted:  # noqa: FBT001 - see `in_turn_or_thread`
+            try:
+                changed = rewritten(value, within(most, change) if inline else change, paths)
+            except RecursionError:
+                message = "the value nests too deeply to be gone through"
+                raise InvalidOutcomeError(message) from None
+            return None if changed is value else Continue(changed, redacted=True)
+
+        return in_turn_or_thread(work)
 
     return redact
 
@@ -76,6 +85,6 @@ BUILTIN = Builtin(
 )
 
 
-def redact(event: Event[Any], value: Any) -> Continue | None:
+def redact(event: Event[Any], value: Any) -> Redacted | Awaitable[Redacted]:
     """Take out of a value what is not for everybody's eyes."""
     return BUILTIN.at(event)(event, value)  # type: ignore[no-any-return]

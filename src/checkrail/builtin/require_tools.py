@@ -100,6 +100,7 @@ BUILTIN = Builtin(
     build=build,
     example={"tools": ["lookup"]},
     together=True,
+    reads=(AssistantMessage, ToolResult),
 )
 
 

@@ -102,6 +102,7 @@ BUILTIN = Builtin(
     lane=Lane.TRANSFORM,
     build=build,
     example={"rules": [{"models": ["gpt-5"], "max_characters": 2000, "to": "gpt-5-mini"}]},
+    reads=(ModelRequest,),
 )
 
 

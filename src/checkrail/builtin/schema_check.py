@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from checkrail.builtin.base import Builtin
 from checkrail.builtin.errors import BuiltinConfigError, shown
 from checkrail.builtin.globs import any_of
+from checkrail.builtin.schema_cost import BoundedValidator
+from checkrail.builtin.schema_work import LargeValueError
 from checkrail.engine.errors import CheckrailError, InvalidOutcomeError
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Block
@@ -15,12 +17,12 @@ from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import AgentResponse, AssistantMessage, ToolCall, ToolResult, plain
 
 if TYPE_CHECKING:
-    from jsonschema_rs import Validator
-
     from checkrail.builtin.options import Schema, SchemaCheckOptions
 
 NAME = "schema_check"
 SHOWN = 5
+PATTERN_BYTES = 1 << 20
+LINEAR = "write it without lookaround and backreferences, and with fewer repeats"
 
 Applies = Callable[[str], bool]
 
@@ -60,7 +62,7 @@ def _tool(event: Event[Any], value: Any) -> str:
     raise InvalidOutcomeError(message)
 
 
-def _checks(options: SchemaCheckOptions) -> Iterator[tuple[Applies | None, Validator]]:
+def _checks(options: SchemaCheckOptions) -> Iterator[tuple[Applies | None, BoundedValidator]]:
     if options.schemas is None:
         yield None, compiled("schema", options.json_schema)
         return
@@ -68,7 +70,7 @@ def _checks(options: SchemaCheckOptions) -> Iterator[tuple[Applies | None, Valid
         yield any_of([glob]), compiled(f"schemas.{glob}", schema)
 
 
-def compiled(key: str, schema: Schema | None, what: str = NAME) -> Validator:
+def compiled(key: str, schema: Schema | None, what: str = NAME) -> BoundedValidator:
     """Compile a schema. What it does not contain itself is not fetched, but refused."""
     try:
         import jsonschema_rs
@@ -76,9 +78,17 @@ def compiled(key: str, schema: Schema | None, what: str = NAME) -> Validator:
         message = f'{what} needs jsonschema-rs: pip install "checkrail[config]"'
         raise CheckrailError(message) from None
     try:
-        return jsonschema_rs.validator_for(schema, retriever=_refuse, mask="it")  # type: ignore[arg-type]
+        validator = jsonschema_rs.validator_for(
+            schema,  # type: ignore[arg-type]
+            retriever=_refuse,
+            mask="it",
+            pattern_options=jsonschema_rs.RegexOptions(size_limit=PATTERN_BYTES),
+        )
+        return BoundedValidator(validator, schema)
     except ValueError as error:
         why = _told(error) if hasattr(error, "instance_path") else str(error)
+        if why.endswith('is not a "regex"'):
+            why += f" that takes a time that grows with the text alone: {LINEAR}"
         raise BuiltinConfigError(NAME, key, shown(schema), f"a JSON Schema ({why})") from None
 
 
@@ -86,10 +96,12 @@ def _refuse(uri: str) -> NoReturn:
     raise ValueError(f"{uri} is outside the schema and is not fetched: put it under $defs")
 
 
-def problems(validator: Validator, data: Any) -> list[str]:
-    """Say what of the data does not fit, and where."""
+def problems(validator: BoundedValidator, data: Any) -> list[str]:
+    """Return what of the data does not fit, and where."""
     try:
-        return [_told(error) for error in validator.iter_errors(data)]
+        return [_told(error) for error in validator.find_errors(data)]
+    except LargeValueError as error:
+        return [str(error)]
     except ValueError as error:
         return [f"it is no JSON data ({error})"]
 
@@ -116,6 +128,7 @@ BUILTIN = Builtin(
     lane=Lane.GATE,
     build=build,
     example={"schema": {"type": "object", "required": ["question"]}},
+    reads_with={"schemas": (ToolCall,)},
 )
 
 

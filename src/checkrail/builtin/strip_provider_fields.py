@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, overload
 
 from checkrail.builtin.base import Builtin
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Continue
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import ModelRequest
+from checkrail.styles.hook_context import HookContext
 
 if TYPE_CHECKING:
     from checkrail.builtin.options import StripProviderFieldsOptions
@@ -70,9 +71,19 @@ BUILTIN = Builtin(
     lane=Lane.TRANSFORM,
     build=build,
     example={"providers": ["groq", "cerebras"]},
+    reads=(ModelRequest,),
 )
 
 
-def strip_provider_fields(event: Event[Any], request: ModelRequest) -> Continue | None:
-    """Take out of a request what its provider would refuse."""
-    return BUILTIN.at(event)(event, request)  # type: ignore[no-any-return]
+@overload
+def strip_provider_fields(event: HookContext) -> Awaitable[HookContext]: ...
+@overload
+def strip_provider_fields(event: Event[Any], request: ModelRequest) -> Continue | None: ...
+def strip_provider_fields(event: Any, request: Any = None) -> Any:
+    """Take out of a request what its provider would refuse.
+
+    With the `HookContext` of a proxy hook in place of an event, it is awaited and gives another.
+    """
+    if isinstance(event, HookContext):
+        return BUILTIN.on_context(event)
+    return BUILTIN.at(event)(event, request)

@@ -41,6 +41,7 @@ BUILTIN = Builtin(
     lane=Lane.GATE,
     build=build,
     example={"allow": ["read_*", "search"], "deny": ["read_secrets"]},
+    reads=(ToolCall,),
 )
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from inspect import unwrap
+from types import CodeType
 from typing import TYPE_CHECKING
 
+from checkrail.cli.auth_advice import auth_advice
 from checkrail.cli.graph_advice import graph_advice
 from checkrail.config.problems import Problem
+from checkrail.engine.binding import fail_open_advice
 from checkrail.engine.errors import suggestion
 from checkrail.engine.matchers import compiled
 from checkrail.engine.points import LOOP_POINTS, Decision, HookPoint
+from checkrail.engine.registry import HookRegistry
 
 if TYPE_CHECKING:
     from checkrail.config import AgentConfig, Loaded
@@ -27,7 +32,21 @@ def advice(loaded: Loaded) -> tuple[Problem, ...]:
     holding = [agent.name for agent in agents if _holds(agent)]
     of_hooks = (problem for spec in specs for problem in _of_hook(spec, known, holding))
     of_agents = (problem for agent in agents for problem in _of_agent(agent))
-    return (*of_hooks, *of_agents, *_of_graphs(loaded), *_of_graphs_alone(loaded))
+    of_graphs = (*_of_graphs(loaded), *_of_graphs_alone(loaded))
+    return (*of_hooks, *of_agents, *of_graphs, *_of_server(loaded))
+
+
+def _of_server(loaded: Loaded) -> Iterator[Problem]:
+    """Yield what the server's settings come to on this machine, and for its users."""
+    file = loaded.file.name if loaded.file is not None else "the config"
+    for found, hint in auth_advice(loaded):
+        yield Problem(file, None, "auth", found, hint=hint)
+    if loaded.server.store.index:
+        from checkrail.runs.graphs.checkpoints import NO_INDEX, can_index
+
+        if not can_index(loaded.server.database):
+            found, _, hint = NO_INDEX.partition(". ")
+            yield Problem(file, None, "store", found, hint=hint)
 
 
 def _of_graphs(loaded: Loaded) -> Iterator[Problem]:
@@ -49,6 +68,8 @@ def _of_hook(spec: HookSpec, known: list[str], holding: list[str]) -> Iterator[P
             written = str(getattr(pattern, "written", getattr(pattern, "pattern", pattern)))
             hint = suggestion(written, known).strip(" ()") or f"they have: {', '.join(known)}"
             yield _problem(spec, f"no agent of this file has a tool {written!r}", hint)
+    for found, hint in getattr(spec.when, "advice", ()):
+        yield _problem(spec, found, hint)
     points = {place.point for place in spec.places}
     if holding and Decision.ASK in (spec.decisions or ()) and points & LOOP_POINTS:
         at, names = ", ".join(sorted(map(str, points & LOOP_POINTS))), ", ".join(holding)
@@ -58,6 +79,46 @@ def _of_hook(spec: HookSpec, known: list[str], holding: list[str]) -> Iterator[P
     if spec.redacts and HookPoint.BEFORE_FINAL_RESPONSE in points and known:
         hint = "at after_llm_call it sees every answer"
         yield _problem(spec, "it does not see the text beside tool calls, which is kept too", hint)
+
+    yield from _of_open_lane(spec)
+    if (blocking := _blocking_call(spec)) is not None:
+        found = f"it calls {blocking} inline, and meanwhile nothing else goes on in its process"
+        yield _problem(spec, found, "make it a plain def and say thread: true, or await instead")
+
+
+def _of_open_lane(spec: HookSpec) -> Iterator[Problem]:
+    """Tell of a Python hook that refuses, but lets everything pass when it fails."""
+    registry = HookRegistry()
+    registry.swap([spec])
+    bounds = (bound for place in spec.places for bound in registry.bound(place.point))
+    found = next(filter(None, map(fail_open_advice, bounds)), None)
+    if found is not None:
+        problem, option, word = found
+        in_python = spec.source.rpartition(":")[0].endswith(".py")
+        yield _problem(
+            spec, problem, f'say {option}="{word}"' if in_python else f"say {option}: {word}"
+        )
+
+
+BLOCKING = {
+    "requests": ("delete", "get", "head", "patch", "post", "put", "request", "Session"),
+    "subprocess": ("Popen", "call", "check_call", "check_output", "run"),
+    "time": ("sleep",),
+    "urllib": ("urlopen",),
+}
+"""Functions that wait without letting anybody else go on, by the modules they are called by."""
+
+
+def _blocking_call(spec: HookSpec) -> str | None:
+    """Return what a hook calls that would stall the event loop, as far as its code tells."""
+    code = getattr(unwrap(spec.fn), "__code__", None)
+    if spec.thread or not isinstance(code, CodeType):
+        return None
+    for module, names in BLOCKING.items():
+        called = next((name for name in names if name in code.co_names), None)
+        if module in code.co_names and called is not None:
+            return f"{module}.{called}"
+    return None
 
 
 UNFIRED = {HookPoint.BEFORE_FINAL_RESPONSE, HookPoint.QUERY_END}

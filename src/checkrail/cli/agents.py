@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
-from rich.text import Text
 
 from checkrail.cli.plan import hook_row
+from checkrail.cli.show import cell, new_table
 from checkrail.engine.points import HookPoint
 from checkrail.engine.registry import HookRegistry
 
@@ -52,13 +52,9 @@ def agent_row(agent: AgentConfig) -> dict[str, Any]:
 
 def agents_table(rows: dict[str, dict[str, Any]]) -> Table:
     """Show the agents, one a line."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("  agent", "type", "model", "calls"):
-        table.add_column(title, no_wrap=title != "calls", overflow="fold")
+    table = new_table("  agent", "type", "model", "calls", folded={"calls"})
     for name, row in rows.items():
         model = row["model"] or row["path"] or row["command"] or ""
         calls = [*row["tools"], *(f"{server} (MCP)" for server in row["mcp"])]
-        table.add_row(
-            Text(f"  {name}", style="bold"), row["type"], Text(model), Text(", ".join(calls))
-        )
+        table.add_row(cell(f"  {name}", "bold"), row["type"], cell(model), cell(", ".join(calls)))
     return table

@@ -7,6 +7,7 @@ import importlib
 import click
 
 from checkrail.engine.errors import suggestion
+from checkrail.server.memory import loading
 
 REFUSED_FILE = 1
 BLOCKED = 3
@@ -50,7 +51,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = MODULES.get(cmd_name, cmd_name)
-        command: click.Command = importlib.import_module(f"checkrail.cli.{module}").command
+        with loading():
+            command: click.Command = importlib.import_module(f"checkrail.cli.{module}").command
         return command
 
     def resolve_command(

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import click
 
-from checkrail.cli.remote import remote, server_options
-from checkrail.cli.show import as_json, console, shown
+from checkrail.cli.remote import Address, remote, server_options
+from checkrail.cli.show import as_json, cell, console, new_table, print_table, shown
 
 if TYPE_CHECKING:
     from checkrail.cli.remote import Remote
@@ -39,8 +39,7 @@ def command() -> None:
 @click.option("--json", "as_data", is_flag=True, help="Print each question as a line of JSON.")
 @server_options
 def list_approvals(
-    server: str,
-    key: str | None,
+    address: Address,
     *,
     limit: int,
     status: str | None,
@@ -52,7 +51,7 @@ def list_approvals(
     if status is not None and every:
         raise click.UsageError("say --status or --all, not both")
     wanted = None if every else status or "open"
-    with remote(server, key) as it:
+    with remote(address) as it:
         found = it.get("/approvals", limit=limit, status=wanted, run_id=run and str(run))
     if as_data:
         for row in found:
@@ -67,21 +66,21 @@ def list_approvals(
 @click.argument("approval")
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
 @server_options
-def show(approval: str, server: str, key: str | None, *, as_data: bool) -> None:
+def show(approval: str, address: Address, *, as_data: bool) -> None:
     """Show a question, with the value that it is about."""
-    with remote(server, key) as it:
+    with remote(address) as it:
         row = _found(it, approval)
     if as_data:
         click.echo(as_json(row))
         return
     out = console()
-    out.print(shown(row["question"]), style="bold", markup=False)
+    out.print(shown(row["question"]), style="bold")
     for name, told in _facts(row):
-        out.print(f"  {name:<8}  {shown(told)}", markup=False)
-    out.print(shown(as_json(row["value"])), markup=False)
+        out.print(f"  {name:<8}  {shown(told)}")
+    out.print(shown(as_json(row["value"])))
     if row["edited"]:
-        out.print("  edited to", style="dim", markup=False)
-        out.print(shown(as_json(row["edited"]["value"])), markup=False)
+        out.print("  edited to", style="dim")
+        out.print(shown(as_json(row["edited"]["value"])))
 
 
 @command.command("approve", epilog="Example: checkrail approvals approve last")
@@ -92,8 +91,7 @@ def show(approval: str, server: str, key: str | None, *, as_data: bool) -> None:
 @server_options
 def approve(
     approval: str,
-    server: str,
-    key: str | None,
+    address: Address,
     *,
     reason: str | None,
     value: str | None,
@@ -101,7 +99,7 @@ def approve(
 ) -> None:
     """Say yes; the run goes on."""
     said: Row = {} if value is None else {"value": _read(value)}
-    _answer(approval, (server, key), "approve", said | _reason(reason), as_data=as_data)
+    _answer(approval, address, "approve", said | _reason(reason), as_data=as_data)
 
 
 @command.command("deny", epilog='Example: checkrail approvals deny last --reason "not today"')
@@ -109,15 +107,13 @@ def approve(
 @click.option("--reason", metavar="TEXT", help="Why; the run is told.")
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
 @server_options
-def deny(approval: str, server: str, key: str | None, *, reason: str | None, as_data: bool) -> None:
+def deny(approval: str, address: Address, *, reason: str | None, as_data: bool) -> None:
     """Say no; what that means to the run is up to the hook."""
-    _answer(approval, (server, key), "deny", _reason(reason), as_data=as_data)
+    _answer(approval, address, "deny", _reason(reason), as_data=as_data)
 
 
-def _answer(
-    approval: str, at: tuple[str, str | None], word: str, said: Row, *, as_data: bool
-) -> None:
-    with remote(*at) as it:
+def _answer(approval: str, address: Address, word: str, said: Row, *, as_data: bool) -> None:
+    with remote(address) as it:
         row = _found(it, approval)
         body = said | {"digest": row["digest"]}
         told = it.post(f"/approvals/{row['approval_id']}/{word}", body=body)
@@ -125,7 +121,7 @@ def _answer(
         click.echo(as_json(told))
         return
     line = f"{told['status']}: {told['question']} (run {told['run_id']})"
-    console().print(shown(line), markup=False)
+    console().print(shown(line))
 
 
 def _reason(reason: str | None) -> Row:
@@ -186,24 +182,20 @@ def _facts(row: Row) -> list[tuple[str, str]]:
 
 
 def _print(rows: list[Row]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from checkrail.cli.recorded import seconds
     from checkrail.cli.run_page import lasted
 
     now = time.time()
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("approval", "agent", "point", "hook", "status", "asked", "question"):
-        table.add_column(title, no_wrap=True)
+    titles = ("approval", "agent", "point", "hook", "status", "asked", "question")
+    table = new_table(*titles, folded={"question"})
     for row in rows:
         asked = f"{lasted(now - (seconds(row['created_at']) or now))} ago"
         told = (row[name] for name in ("agent_name", "point", "hook", "status"))
-        question = " ".join(shown(row["question"]).split())
+        question = " ".join(row["question"].split())
         table.add_row(
-            Text(row["approval_id"], style="bold"),
-            *(Text(shown(each)) for each in told),
-            Text(asked, style="dim"),
-            Text(question if len(question) <= 100 else f"{question[:99]}…"),
+            cell(row["approval_id"], "bold"),
+            *map(cell, told),
+            cell(asked, "dim"),
+            cell(question if len(question) <= 100 else f"{question[:99]}…"),
         )
-    console().print(table)
+    print_table(console(), table)

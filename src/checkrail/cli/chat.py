@@ -81,7 +81,7 @@ def _talk(loaded: Loaded, name: str, transcript: Transcript, *, trace: bool) -> 
         agent = builder.build(name)
     except CheckrailError as error:
         told = shown(loaded.scrubbed(str(error)))
-        console(stderr=True).print(told, style="red", markup=False)
+        console(stderr=True).print(told, style="red")
         sys.exit(REFUSED_FILE)
     return Talk(builder, agent, transcript, records, logging.INFO if trace else logging.WARNING)
 
@@ -111,10 +111,10 @@ def _warn(loaded: Loaded, config: AgentConfig) -> None:
     if deaf:
         points = ", ".join(point for point in HookPoint if point in deaf)
         told = f"warning: hooks at {points} are not called in a chat: they are for served runs"
-        console(stderr=True).print(told, style="yellow", markup=False)
+        console(stderr=True).print(told, style="yellow")
 
 
 def _greet(config: AgentConfig) -> None:
     told = f"{config.name} ({config.model.label if config.model else ''}). "
     keys = "Ctrl-C stops an answer, Ctrl-D leaves."
-    console(stderr=True).print(told + keys, style="dim", markup=False)
+    console(stderr=True).print(told + keys, style="dim")

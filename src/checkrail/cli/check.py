@@ -13,7 +13,7 @@ from checkrail.cli.advice import advice
 from checkrail.cli.agents import Plan, agent_row, agents_table, plan_of
 from checkrail.cli.files import read, tell
 from checkrail.cli.plan import plan_table
-from checkrail.cli.show import as_json, console
+from checkrail.cli.show import as_json, cell, console, print_table
 from checkrail.cli.upstreams import upstream_rows, upstreams_table
 from checkrail.config.gateway import public_upstreams
 from checkrail.engine.points import HookPoint
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from checkrail.config import Loaded, Problem
 
+HEADING = "bold cyan"
+
 
 @click.command(epilog="Example: checkrail check checkrail.yaml")
 @click.argument("file", type=click.Path(path_type=Path))
@@ -30,9 +32,12 @@ if TYPE_CHECKING:
 def command(file: Path, *, as_data: bool) -> None:
     """Validate FILE and print the plan: each point, each hook in order, agents, upstreams.
 
-    FILE is YAML, JSON or TOML. All of its problems are told at once, with their lines.
+    FILE is YAML, JSON or TOML, or the folder of a project. All of its problems are told at once,
+    with their lines.
     """
     loaded = read(file, as_data=as_data)
+    if loaded.file is not None and file.is_dir():
+        file /= loaded.file.name
     told_of = (*_warnings(loaded), *advice(loaded))
     plan, off = plan_of(loaded.specs)
     agents = {name: agent_row(agent) for name, agent in loaded.agents.items()}
@@ -48,10 +53,10 @@ def command(file: Path, *, as_data: bool) -> None:
     _print_plan(out, plan, off)
     _print_agents(out, agents)
     if upstreams:
-        out.print("[bold cyan]gateway[/]")
-        out.print(upstreams_table(upstreams))
+        out.print("gateway", style=HEADING)
+        print_table(out, upstreams_table(upstreams))
         out.print()
-    out.print(f"{file}: {_counted(plan)}{_number(agents)}", markup=False)
+    out.print(f"{file}: {_counted(plan, agents)}{_number(agents)}")
 
 
 def _warnings(loaded: Loaded) -> list[Problem]:
@@ -69,27 +74,30 @@ def _upstreams(loaded: Loaded) -> dict[str, dict[str, Any]]:
 def _print_plan(out: Console, plan: Plan, off: list[str], agent: str = "") -> None:
     of, within = (f" of {agent}", f" in {agent}") if agent else ("", "")
     for point, rows in plan.items():
-        out.print(f"[bold cyan]{point}[/]{of}")
-        out.print(plan_table(rows))
+        out.print(cell(point, HEADING) + cell(of))
+        print_table(out, plan_table(rows))
         out.print()
     if off:
-        out.print(f"switched off{within}: {', '.join(off)}", style="dim", markup=False)
+        out.print(cell(f"switched off{within}: {', '.join(off)}", "dim"))
 
 
 def _print_agents(out: Console, agents: dict[str, dict[str, Any]]) -> None:
     if not agents:
         return
-    out.print("[bold cyan]agents[/]")
-    out.print(agents_table(agents))
+    out.print("agents", style=HEADING)
+    print_table(out, agents_table(agents))
     out.print()
     for name, row in agents.items():
         _print_plan(out, row["plan"], row["off"], name)
 
 
-def _counted(plan: Plan) -> str:
-    count = len({row["name"] for rows in plan.values() for row in rows})
+def _counted(plan: Plan, agents: dict[str, dict[str, Any]]) -> str:
+    """Count the hooks of the file and of its agents, each once."""
+    plans = [plan, *(row["plan"] for row in agents.values())]
+    count = sum(len({row["name"] for rows in each.values() for row in rows}) for each in plans)
+    points = {point for each in plans for point in each}
     noun = "hook" if count == 1 else "hooks"
-    return f"{count} {noun} at {len(plan)} of {len(HookPoint)} points"
+    return f"{count} {noun} at {len(points)} of {len(HookPoint)} points"
 
 
 def _number(agents: dict[str, dict[str, Any]]) -> str:

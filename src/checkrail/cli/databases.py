@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from checkrail.cli.app import FAILED, REFUSED_FILE
-from checkrail.cli.files import read, tell
-from checkrail.cli.show import as_json, shown
+from checkrail.cli.app import FAILED
+from checkrail.cli.extras import require_extra
+from checkrail.cli.files import read
+from checkrail.cli.show import shown
 from checkrail.engine.errors import CheckrailError
-from checkrail.engine.extras import needs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from checkrail.config import Loaded
     from checkrail.config.server import ServerConfig
     from checkrail.store.database import Database
@@ -42,19 +39,8 @@ def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def project(path: str | None, *, as_data: bool) -> Loaded:
     """Load the project of a file or folder, or print what is wrong with it and leave."""
-    from checkrail.config import ConfigError
-    from checkrail.config.project import find_project
-
-    try:
-        file = find_project(path or ".")
-    except ConfigError as error:
-        if as_data:
-            found = [*map(dataclasses.asdict, error.problems)]
-            click.echo(as_json({"file": path or ".", "ok": False, "problems": found}))
-        else:
-            tell(error.problems, "red")
-        sys.exit(REFUSED_FILE)
-    return read(file, as_data=as_data)
+    require_extra("server")
+    return read(Path(path or "."), as_data=as_data)
 
 
 def file_of(config: ServerConfig) -> Path | None:
@@ -64,11 +50,13 @@ def file_of(config: ServerConfig) -> Path | None:
 
 def url_of(config: ServerConfig) -> str:
     """Give the URL of a project's database; the folder of a SQLite file is made."""
-    with needs("sqlalchemy", "the server's database", "server"):
-        from checkrail.store.engines import sqlite_url
+    from checkrail.private_files import make_private_folder
+
     if config.database is not None:
         return config.database
-    config.data_dir.mkdir(parents=True, exist_ok=True)
+    from checkrail.store.engines import sqlite_url
+
+    make_private_folder(config.data_dir)
     return sqlite_url(config.data_dir / "checkrail.db")
 
 

@@ -15,10 +15,8 @@ from checkrail.cli.databases import (
     opened,
     place_of,
     project,
-    told_plainly,
 )
 from checkrail.cli.show import as_json, console
-from checkrail.engine.extras import needs
 
 if TYPE_CHECKING:
     from checkrail.config import Loaded
@@ -57,7 +55,7 @@ def upgrade(config: str | None, *, as_data: bool) -> None:
         return
     place = place_of(loaded.server, told["database"])
     done = f"{before or 'nothing'} → {after}" if told["changed"] else f"{after} already"
-    console().print(f"{place}: {done}", markup=False)
+    console().print(f"{place}: {done}")
 
 
 async def _make_langgraph_tables(loaded: Loaded) -> None:
@@ -66,7 +64,7 @@ async def _make_langgraph_tables(loaded: Loaded) -> None:
 
     config: ServerConfig = loaded.server
     assert config.database is not None  # noqa: S101 - it is PostgreSQL's
-    index: dict[str, Any] | None = dict(config.store.index) if config.store.index else None
+    index = loaded.load_store_index()
     async with open_checkpointer(config.database, size=1), open_store(config.database, index):
         pass
 
@@ -85,13 +83,13 @@ def version(config: str | None, *, as_data: bool) -> None:
     found, needed = told["version"], told["needed"]
     says = f"version {found}" if found else "no tables yet"
     advice = "" if found == needed else f", and {needed} is needed: checkrail db upgrade"
-    console().print(f"{place}: {says}{advice}", markup=False)
+    console().print(f"{place}: {says}{advice}")
 
 
 def _versions(loaded: Loaded) -> dict[str, Any]:
     """Read the version; a file that is not there is not made for it."""
-    with told_plainly(loaded), needs("sqlalchemy", "the server's database", "server"):
-        from checkrail.store import migrate
+    from checkrail.store import migrate
+
     file = file_of(loaded.server)
     if file is not None and not file.exists():
         told = {"database": SQLITE, "file": str(file), "version": None}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from checkrail.cli.app import REFUSED_FILE
-from checkrail.cli.show import as_json, console
+from checkrail.cli.logs import engine_quiet
+from checkrail.cli.show import as_json, console, shown
+from checkrail.server.memory import loading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,13 +21,16 @@ if TYPE_CHECKING:
 
 
 def read(path: Path, *, as_data: bool) -> Loaded:
-    """Load a file, or print everything that is wrong with it and leave."""
-    from checkrail.agent.blueprint import check_tools
-    from checkrail.config import ConfigError, load
+    """Load a file, or that of a project's folder, or print what is wrong with it and leave."""
+    with loading():
+        from checkrail.config import ConfigError, find_project, load
 
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # what hooks print is not the result
-            return load(path, check_tools=check_tools)
+        if path.is_dir():
+            path = find_project(path)
+        # What hooks print is not the result, and what the engine logs is told by the command.
+        with loading(), contextlib.redirect_stdout(sys.stderr), engine_quiet():
+            return load(path, check_tools=_check_tools)
     except ConfigError as error:
         problems = error.problems
     if as_data:
@@ -35,12 +40,19 @@ def read(path: Path, *, as_data: bool) -> Loaded:
         tell(problems, "red")
         noun = "problem" if len(problems) == 1 else "problems"
         text = f"{len(problems)} {noun} in {path}"
-        console(stderr=True).print(text, style="bold red", markup=False)
+        console(stderr=True).print(text, style="bold red")
     sys.exit(REFUSED_FILE)
+
+
+def _check_tools(*given: Any) -> Any:
+    """Check the tools of an agent, once a file has one: the agent's modules are many."""
+    from checkrail.agent.blueprint import check_tools
+
+    return check_tools(*given)
 
 
 def tell(problems: tuple[Problem, ...], style: str, what: str = "") -> None:
     """Print problems, one a line."""
     out = console(stderr=True)
     for problem in problems:
-        out.print(f"{what}{problem}", style=style, markup=False)
+        out.print(shown(f"{what}{problem}"), style=style)

@@ -16,7 +16,7 @@ import click
 from checkrail.cli.app import BLOCKED, FAILED
 from checkrail.cli.files import read, tell
 from checkrail.cli.logs import hook_logs
-from checkrail.cli.show import as_json, console, hidden, shown
+from checkrail.cli.show import as_json, console, hidden, print_table, shown
 from checkrail.cli.timeline import changes, timeline, verdict_line
 from checkrail.engine.asks import AskHandler
 from checkrail.engine.errors import CheckrailError, suggestion
@@ -190,6 +190,7 @@ def _told(contract: Contract, verdict: Verdict, records: list[HookRecord]) -> di
         "reason": verdict.reason,
         "status": verdict.status,
         "code": verdict.code,
+        "retry_after": verdict.retry_after,
         "hook": verdict.hook,
         "inject": plain(list(verdict.inject)),
         "records": [record.wire() for record in records],
@@ -207,20 +208,23 @@ class _Shown:
 
 def _print(it: _Shown, registry: HookRegistry) -> None:
     out, verdict, hide = console(), it.verdict, it.loaded.scrubbed
-    out.print(f"[bold cyan]{it.contract.point}[/]")
-    out.print(timeline(it.records, hide) if it.records else _silence(it.contract, registry))
+    out.print(it.contract.point, style="bold cyan")
+    if it.records:
+        print_table(out, timeline(it.records, hide))
+    else:
+        out.print(_silence(it.contract, registry))
     out.print(verdict_line(verdict, hide))
     before, after = plain(it.fired), plain(verdict.value)
     if verdict.decision in (Decision.REPLACE, Decision.STOP) or (
         before != after and any(record.redacted and not record.shadow for record in it.records)
     ):  # of what was redacted, the earlier form is shown to nobody
         text = json.dumps(after, ensure_ascii=False)
-        out.print(f"value: {shown(hide(text))}", markup=False)
+        out.print(f"value: {shown(hide(text))}")
     elif before != after:
-        out.print(f"value: {shown(hide(changes(before, after)))}", markup=False)
+        out.print(f"value: {shown(hide(changes(before, after)))}")
     for message in verdict.inject:
         text = json.dumps(plain(message), ensure_ascii=False)
-        out.print(f"injected: {shown(hide(text))}", markup=False)
+        out.print(f"injected: {shown(hide(text))}")
 
 
 def _silence(contract: Contract, registry: HookRegistry) -> str:

@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from checkrail.cli.app import REFUSED_FILE
+from checkrail.cli.extras import require_extra
 from checkrail.cli.files import tell
 from checkrail.engine.errors import CheckrailError
-from checkrail.engine.extras import needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +25,7 @@ OPTIONS: dict[str, Any] = {
     "lifespan": "on",
     "timeout_graceful_shutdown": 3,
     "timeout_keep_alive": 75,  # longer than clients keep a connection
+    "http": "checkrail.connections.http:HttpProtocol",
     "ws": "none",
 }
 """What uvicorn is told in every case."""
@@ -36,10 +37,7 @@ def opened(
     config: str | None, hooks: str | None, *, sink: Sink | Iterable[Sink] | None = None
 ) -> OpenGateway:
     """Load the files of a gateway, or tell what is wrong with them and leave."""
-    with needs("aiohttp", "the gateway", "gateway"):
-        import aiohttp  # noqa: F401
-    with needs("uvicorn", "the gateway", "gateway"):
-        import uvicorn  # noqa: F401
+    require_extra("gateway")
     from checkrail.config.hook_files import find_gateway_files
     from checkrail.config.problems import ConfigError
     from checkrail.gateway.opening import OpenGateway

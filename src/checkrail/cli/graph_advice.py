@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from checkrail.cli.extras import is_installed
 
 if TYPE_CHECKING:
     from checkrail.config import AgentConfig, Loaded
@@ -16,7 +17,7 @@ Told = tuple[str, str]
 
 def graph_advice(loaded: Loaded, agent: AgentConfig) -> Iterator[Told]:
     """Import a graph as the server would, and say what is the matter with it."""
-    if find_spec("langgraph") is None:
+    if not is_installed("langgraph.pregel"):
         yield "it needs the package langgraph, which is not installed here", _EXTRA
         return
     from checkrail.adapters.langchain import out_of_reach

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from checkrail.builtin import BUILTINS, Builtin
-from checkrail.cli.show import as_json, console
+from checkrail.cli.show import as_json, cell, console, new_table, print_table
 from checkrail.engine.errors import suggestion
 
 
@@ -41,28 +41,24 @@ def _told(builtin: Builtin) -> dict[str, Any]:
 
 
 def _print_all() -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("hook", "lane", "what it does"):
-        table.add_column(title)
+    table = new_table("hook", "lane", "what it does", folded={"what it does"})
     for builtin in BUILTINS.values():
-        table.add_row(f"[bold]{builtin.name}[/]", str(builtin.lane), builtin.summary)
+        table.add_row(cell(builtin.name, "bold"), str(builtin.lane), builtin.summary)
     out = console()
-    out.print(table)
+    print_table(out, table)
     out.print("\nAll about one: checkrail hooks NAME")
 
 
 def _print_one(builtin: Builtin) -> None:
     out = console()
-    out.print(f"[bold]{builtin.name}[/] ({builtin.lane}): {builtin.summary}\n")
+    out.print(cell(builtin.name, "bold") + cell(f" ({builtin.lane}): {builtin.summary}\n"))
     out.print(f"Made for: {', '.join(builtin.points)}\n")
     out.print("Config:")
     for key, shape in builtin.config_model.model_json_schema()["properties"].items():
         default = f" (default {json.dumps(shape['default'])})" if "default" in shape else ""
-        out.print(f"  {key}: {shape.get('description', '')}{default}", markup=False)
+        out.print(f"  {key}: {shape.get('description', '')}{default}")
     out.print("\nIn a file:\n")
-    out.print(_example(builtin), markup=False)
+    out.print(_example(builtin))
 
 
 def _example(builtin: Builtin) -> str:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from checkrail.cli.app import REFUSED_FILE
+from checkrail.cli.extras import PACKAGES, is_installed
 from checkrail.cli.show import as_json, console
 
-CONFIG = """\
+SCHEMA = "checkrail.schema.json"
+
+CONFIG = f"""\
+# yaml-language-server: $schema=./{SCHEMA}
 agents:
   agent: ./agent.py:graph # a LangGraph graph
 hooks:
-  path: ./hooks.py:hooks
+  path: ./hooks.py:hooks # hooks around every run, in Python
+  before_tool_call: # a rule without code: the model is told why
+    - name: order_numbers
+      tools: [lookup]
+      when: '!text(tool_call.args.order).startsWith("A-")'
+      block: Order numbers begin with A-
 """
 
 AGENT = '''\
@@ -70,46 +79,33 @@ graph = builder.compile()
 '''
 
 HOOKS = '''\
-"""Hooks around every run, and a rule for a tool. The graph knows nothing of them."""
+"""Hooks around every run. The graph knows nothing of them."""
 
 import logging
 
-from checkrail import Block, Hooks
-from checkrail.hooks import RunHooks
+from checkrail.hooks import RunContext, RunHooks
 
 log = logging.getLogger("audit")
 EXPIRED = {"bob"}
 
-runs = RunHooks()
-rules = Hooks()
+hooks = RunHooks()
 
 
-@runs.before_run
-async def subscription(ctx):
+@hooks.before_run
+async def subscription(ctx: RunContext):
     """Refuse a run before it is queued: the client gets this status, and the reason."""
     if ctx.user.identity in EXPIRED:
-        raise runs.RejectRun("Active subscription required", status_code=402)
+        raise hooks.RejectRun("Active subscription required", status_code=402)
 
 
-@runs.after_run
-async def completed(ctx):
+@hooks.after_run
+async def completed(ctx: RunContext):
     log.info("run %s of %s: %s", ctx.run_id, ctx.graph_id, ctx.status)
 
 
-@runs.on_run_error
-async def failed(ctx):
+@hooks.on_run_error
+async def failed(ctx: RunContext):
     log.error("run %s of %s: %s", ctx.run_id, ctx.graph_id, ctx.error)
-
-
-@rules.before_tool_call(lane="gate", tools=["lookup"])
-def order_numbers(event, call):
-    """Refuse a call of the tool: the model is told why."""
-    if not call.args["order"].startswith("A-"):
-        return Block("Order numbers begin with A-")
-    return None
-
-
-hooks = [runs, rules]
 '''
 
 README = """\
@@ -130,8 +126,11 @@ question = {"messages": [{"role": "user", "content": "Where is order A-17?"}]}
 print(client.runs.wait(thread["thread_id"], "agent", input=question)["messages"][-1]["content"])
 ```
 
-Ask for order B-17 to see the rule in `hooks.py` at work. `agent.py` is the graph: put a real model
-into it when you have seen enough of the script.
+Ask for order B-17 to see the rule in `checkrail.yaml` at work, beside the hooks in `hooks.py`.
+`agent.py` is the graph: put a real model into it when you have seen enough of the script.
+
+Editors that know JSON Schema complete and check `checkrail.yaml` by `checkrail.schema.json`. After
+an upgrade, `checkrail schema --file > checkrail.schema.json` writes it anew.
 """
 
 IGNORED = """\
@@ -142,6 +141,8 @@ __pycache__/
 """
 
 OWN = {"checkrail.yaml": CONFIG, "agent.py": AGENT, "hooks.py": HOOKS}
+"""Files that are the project; the schema of the first is made when it is written."""
+
 SHARED = {".gitignore": IGNORED, "README.md": README}
 """Files that a folder may well have already: then it keeps its own."""
 
@@ -167,12 +168,12 @@ def command(folder: Path, *, as_data: bool) -> None:
         click.echo(as_json(told))
         return
     out = console()
-    out.print(f"{folder}: made {', '.join(created)}", markup=False)
+    out.print(f"{folder}: made {', '.join(created)}")
     if kept:
-        out.print(f"kept as they were: {', '.join(kept)}", markup=False, style="dim")
+        out.print(f"kept as they were: {', '.join(kept)}", style="dim")
     out.print("\nNext:")
     for step in steps:
-        out.print(f"  {step}", markup=False, style="bold")
+        out.print(f"  {step}", style="bold")
 
 
 def _problem(folder: Path) -> str:
@@ -184,7 +185,7 @@ def _problem(folder: Path) -> str:
     there = [name for name in (*OWN_FILES, *OTHER_FILES) if (folder / name).exists()]
     if there:
         return f"has {there[0]} already: start it with `checkrail dev`"
-    taken = [name for name in OWN if (folder / name).exists()]
+    taken = [name for name in (*OWN, SCHEMA) if (folder / name).exists()]
     if taken:
         return f"has {' and '.join(taken)} already: choose another folder, or move them"
     return ""
@@ -195,22 +196,25 @@ def _refuse(folder: Path, problem: str, *, as_data: bool) -> None:
         click.echo(as_json({"folder": str(folder), "ok": False, "problem": problem}))
     else:
         told = f"{folder} {problem}. Nothing was written."
-        console(stderr=True).print(told, style="bold red", markup=False)
+        console(stderr=True).print(told, style="bold red")
     sys.exit(REFUSED_FILE)
 
 
 def _written(folder: Path) -> list[str]:
     """Write the files, and never over another."""
+    from checkrail.config.json_schema import file_schema
+
     folder.mkdir(parents=True, exist_ok=True)
-    created = [name for name in (*OWN, *SHARED) if name in OWN or not (folder / name).exists()]
-    for name in created:
+    shared = {name: text for name, text in SHARED.items() if not (folder / name).exists()}
+    files = {**OWN, SCHEMA: f"{json.dumps(file_schema(), indent=2)}\n", **shared}
+    for name, text in files.items():
         with (folder / name).open("x", encoding="utf-8", newline="\n") as file:
-            file.write((OWN | SHARED)[name])
-    return created
+            file.write(text)
+    return [*files]
 
 
 def _next(folder: Path) -> list[str]:
     steps = [] if folder.resolve() == Path.cwd() else [f"cd {folder}"]
-    if any(find_spec(package) is None for package in ("langgraph", "fastapi")):
+    if not all(map(is_installed, PACKAGES["server"])):
         steps.append('pip install "checkrail[server]"')
     return [*steps, "checkrail check checkrail.yaml", "checkrail dev"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from checkrail.cli.databases import config_option, opened, project
-from checkrail.cli.show import as_json, console, shown
+from checkrail.cli.show import as_json, cell, console, new_table, print_table, shown
 from checkrail.engine.records import uuid7
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def revoke(key_id: str, config: str | None, *, as_data: bool) -> None:
     if as_data:
         click.echo(as_json(_told(row)))
     else:
-        console().print(f"{row['key_id']}: revoked {shown(row['name'])}", markup=False)
+        console().print(f"{row['key_id']}: revoked {shown(row['name'])}")
 
 
 def _named(text: str, what: str) -> str:
@@ -158,20 +158,15 @@ def _when(seconds: float | None) -> str | None:
 
 
 def _print(found: list[Row]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("id", "name", "role", "owner", "made", "revoked"):
-        table.add_column(title, no_wrap=True)
+    table = new_table("id", "name", "role", "owner", "made", "revoked")
     for row in map(_told, found):
         style = "dim" if row["revoked_at"] else ""
-        table.add_row(*(Text(shown(value or "")) for value in row.values()), style=style)
-    console().print(table)
+        table.add_row(*(cell(value or "") for value in row.values()), style=style)
+    print_table(console(), table)
 
 
 def _note(text: str, style: str) -> None:
-    console(stderr=True).print(text, style=style, markup=False)
+    console(stderr=True).print(text, style=style)
 
 
 def _warn_if_unasked(loaded: Loaded, role: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,11 @@ LINES = f"""\
 {SETTINGS}:
   {ENTRY}
 """
+
+
+_OPENED = re.compile(rf"""({SETTINGS}["']?\s*:\s*\{{)""")
+_LIST = re.compile(r"""(\bcallbacks["']?\s*:\s*\[[^\]\n]*[^\]\s,]),?\s*\]""")
+_ONE = re.compile(r"""(\bcallbacks["']?\s*:\s*)([\w.'"-]+)""")
 
 
 class _NotWrittenError(CheckrailError):
@@ -66,19 +73,26 @@ def with_callback(said: str) -> str:
     if SETTINGS not in data:
         gap = "" if not said else "\n" if said.endswith("\n") else "\n\n"
         return f"{said}{gap}{LINES}"
-    wanted = {**data, SETTINGS: {**known, "callbacks": [CALLBACK]}}
-    changed = _inserted(said, line)
-    if callbacks or not _says(changed, wanted):
-        raise _NotWrittenError(f"add {CALLBACK} to {SETTINGS}.callbacks by hand")
-    return changed
+    others = callbacks if isinstance(callbacks, list) else [callbacks] if callbacks else []
+    wanted = {**data, SETTINGS: {**known, "callbacks": [*others, CALLBACK]}}
+    for changed in _candidates(said, line):
+        if _says(changed, wanted):
+            return changed
+    raise _NotWrittenError(f"add {CALLBACK} to {SETTINGS}.callbacks by hand")
 
 
-def _inserted(said: str, line: int) -> str:
-    """Write the entry below a line, as far in as what follows."""
+def _candidates(said: str, line: int) -> Iterator[str]:
+    """Yield texts that may have the callback: below a line, in one-line settings, in a list."""
     lines = said.splitlines()
     below = lines[line] if line < len(lines) else ""
     indent = below[: len(below) - len(below.lstrip(" "))] or "  "
-    return "\n".join([*lines[:line], f"{indent}{ENTRY}", *lines[line:], ""])
+    yield "\n".join([*lines[:line], f"{indent}{ENTRY}", *lines[line:], ""])
+    start = sum(map(len, said.splitlines(keepends=True)[: max(0, line - 1)]))
+    before, after = said[:start], said[start:]
+    for gap in (", ", ""):  # there may be other settings, or none
+        yield before + re.sub(_OPENED, rf"\1{ENTRY}{gap}", after, count=1)
+    yield before + re.sub(_LIST, rf"\1, {CALLBACK}]", after, count=1)
+    yield before + re.sub(_ONE, rf"\1[\2, {CALLBACK}]", after, count=1)
 
 
 def _says(text: str, wanted: dict[str, Any]) -> bool:

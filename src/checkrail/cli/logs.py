@@ -10,18 +10,28 @@ from collections.abc import Iterator
 @contextlib.contextmanager
 def hook_logs(level: int) -> Iterator[None]:
     """Show what hooks log from a level on; what the engine logs is told by the command itself."""
-    engine, hooks = logging.getLogger("checkrail"), logging.getLogger("checkrail.hooks")
+    hooks = logging.getLogger("checkrail.hooks")
     handler = logging.StreamHandler()
     before = hooks.level
-    engine.addFilter(_never)
     hooks.addHandler(handler)
     hooks.setLevel(level)
+    try:
+        with engine_quiet():
+            yield
+    finally:
+        hooks.removeHandler(handler)
+        hooks.setLevel(before)
+
+
+@contextlib.contextmanager
+def engine_quiet() -> Iterator[None]:
+    """Show nothing of what the engine itself logs."""
+    engine = logging.getLogger("checkrail")
+    engine.addFilter(_never)
     try:
         yield
     finally:
         engine.removeFilter(_never)
-        hooks.removeHandler(handler)
-        hooks.setLevel(before)
 
 
 def _never(_record: logging.LogRecord) -> bool:

@@ -65,9 +65,9 @@ class Desk:
             value = json.dumps(plain(question.value), ensure_ascii=False)
             out = console(stderr=True)
             told = f"{question.hook} at {question.point} asks: {question.reason}"
-            out.print(shown(self._hide(told)), style="bold yellow", markup=False)
-            out.print(shown(self._hide(value)), markup=False)
-            out.print("Let it pass? [y/N] ", style="bold yellow", markup=False, end="")
+            out.print(shown(self._hide(told)), style="bold yellow")
+            out.print(shown(self._hide(value)))
+            out.print("Let it pass? [y/N] ", style="bold yellow", end="")
             answer = await _answer()
         return Approval(approved=answer.strip().lower() in YES)
 

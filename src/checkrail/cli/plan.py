@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
-from rich.text import Text
 
+from checkrail.cli.show import cell, new_table
 from checkrail.engine.points import Decision, Lane
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def hook_row(bound: Bound) -> dict[str, Any]:
         "match": {field: [_written(item) for item in found] for field, found in spec.match.items()},
         "when": spec.when_text or (spec.when is not None),
         "timeout": spec.timeout if spec.timeout != float("inf") else None,
-        "on_error": dict(bound.policy),
+        "on_error": {kind: bound.on_error(kind) for kind in bound.policy},
         "mode": spec.mode,
         "background": spec.background,
         "stream": spec.stream,
@@ -56,22 +56,25 @@ def _written(pattern: Any) -> str:
 
 def plan_table(rows: Iterable[dict[str, Any]]) -> Table:
     """Show the hooks of one point in the order in which they run."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in TITLES:
-        table.add_column(title, no_wrap=title not in FOLDED, overflow="fold")
+    table = new_table(*TITLES, folded=FOLDED)
     for number, row in enumerate(rows, 1):
         table.add_row(
             f"  {number}",
-            Text(row["name"], style="bold"),
-            f"{row['type']}: {', '.join(row['may'])}" if row["type"] == "rule" else row["target"],
+            cell(row["name"], "bold"),
+            cell(_does(row)),
             row["lane"] + _manner(row),
             str(row["priority"]),
-            _matches(row) or "everything",
+            cell(_matches(row) or "everything"),
             "none" if row["timeout"] is None else f"{row['timeout']:g} s",
-            _on_error(row["on_error"]),
-            Text(row["mode"], style="" if row["mode"] == "enforce" else "yellow"),
+            _on_error(row["on_error"], over=row["declared"] == "on_run_finish"),
+            cell(row["mode"], "" if row["mode"] == "enforce" else "yellow"),
         )
     return table
+
+
+def _does(row: dict[str, Any]) -> str:
+    """Say what a hook calls, or what a rule may decide."""
+    return f"rule: {', '.join(row['may'])}" if row["type"] == "rule" else str(row["target"])
 
 
 def _manner(row: dict[str, Any]) -> str:
@@ -88,7 +91,9 @@ def _matches(row: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _on_error(policy: dict[str, str]) -> str:
+def _on_error(policy: dict[str, str], *, over: bool) -> str:
+    """Say what failures do; where a run is `over`, a block can only be logged."""
     usual = policy["error"]
     others = [f"{kind}: {what}" for kind, what in policy.items() if what != usual]
-    return ", ".join([usual, *others])
+    text = ", ".join([usual, *others])
+    return f"{text} (logged as an error: the run is over)" if over and "block" in text else text

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
-from functools import reduce
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from checkrail.cli.extras import require_extra
 from checkrail.cli.show import shown
-from checkrail.engine.errors import CheckrailError
-from checkrail.engine.extras import needs
 
 if TYPE_CHECKING:
     import httpx2
@@ -26,6 +27,10 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SILENCE = 60.0  # seconds: the server breaks a stream's silence long before
 _PAUSE = 0.5
 _LARGEST = 64 * 1024 * 1024
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+KEYS_WANTED = 'Bearer realm="checkrail keys"'
+"""How a server says that it knows callers by keys of its own."""
 
 
 class ServerRefused(click.ClickException):
@@ -38,14 +43,35 @@ class ServerRefused(click.ClickException):
         self.status = status
 
 
+@dataclass(frozen=True)
+class Address:
+    """Where a server is, and how a command makes itself known there."""
+
+    url: str
+    key: str | None = field(default=None, repr=False)
+    headers: tuple[str, ...] = field(default=(), repr=False)
+
+
 def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--server` and `--key` to a command."""
+    """Add `--server`, `--key` and `--header` to a command, which takes them as one `address`."""
+
+    @functools.wraps(command)
+    def call(server: str, key: str | None, headers: tuple[str, ...], **more: Any) -> Any:
+        return command(address=Address(server, key, headers), **more)
+
     options = (
+        click.option(
+            "--header",
+            "headers",
+            metavar="'NAME: VALUE'",
+            multiple=True,
+            help="A header for a server that knows callers by another one; may be repeated.",
+        ),
         click.option(
             "--key",
             envvar="CHECKRAIL_API_KEY",
             metavar="KEY",
-            help="An API key of the server; better said as CHECKRAIL_API_KEY.",
+            help="An API key or a token of the server; better said as CHECKRAIL_API_KEY.",
         ),
         click.option(
             "--server",
@@ -55,23 +81,35 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help=f"Where the server is, also said as CHECKRAIL_SERVER.  [default: {SERVER}]",
         ),
     )
-    return reduce(lambda made, option: option(made), options, command)
+    return functools.reduce(lambda made, option: option(made), options, call)
 
 
 @contextlib.contextmanager
-def remote(server: str, key: str | None) -> Iterator[Remote]:
+def remote(address: Address) -> Iterator[Remote]:
     """Open a way to a server."""
-    try:
-        with needs("httpx2", "talking to a server", "server"):
-            import httpx2
-    except CheckrailError as error:
-        raise click.UsageError(str(error)) from None
-    url = _checked_url(httpx2, server)
-    headers = {} if key is None else {"x-api-key": _checked_key(key)}
+    require_extra("server", "httpx2")
+    import httpx2
+
+    url = _checked_url(httpx2, address.url)
+    headers = _credentials(address)
     local = url.host in _LOOPBACK  # no proxy knows the way to it
     timeout = httpx2.Timeout(_SILENCE, connect=10.0)
     with httpx2.Client(headers=headers, timeout=timeout, trust_env=not local) as client:
-        yield Remote(client, str(url).rstrip("/"))
+        yield Remote(client, str(url).rstrip("/"), with_key=bool(headers))
+
+
+def _credentials(address: Address) -> dict[str, str]:
+    """Return the headers that say who calls: servers with their own auth want a bearer token."""
+    headers = {}
+    if address.key is not None:
+        key = _checked_key(address.key)
+        headers = {"x-api-key": key, "authorization": f"Bearer {key}"}
+    for given in address.headers:
+        name, colon, value = (part.strip() for part in given.partition(":"))
+        if not (colon and value and _HEADER_NAME.fullmatch(name) and _is_sendable(value)):
+            raise click.UsageError("--header is a name and a value, such as 'X-Token: abc'")
+        headers[name.lower()] = value
+    return headers
 
 
 def _checked_url(http: Any, server: str) -> httpx2.URL:
@@ -87,16 +125,22 @@ def _checked_url(http: Any, server: str) -> httpx2.URL:
 
 
 def _checked_key(key: str) -> str:
-    if not key.strip() or not key.isascii() or not key.strip().isprintable():
+    if not key.strip() or not _is_sendable(key.strip()):
         raise click.UsageError("the API key is empty, or has signs in it that no key has")
     return key.strip()
+
+
+def _is_sendable(value: str) -> bool:
+    """Whether a text can be the value of a header."""
+    return value.isascii() and value.isprintable()
 
 
 class Remote:
     """The routes that commands need, and errors that say what to do."""
 
-    def __init__(self, client: httpx2.Client, url: str) -> None:
+    def __init__(self, client: httpx2.Client, url: str, *, with_key: bool) -> None:
         self._client = client
+        self._with_key = with_key
         self.url = url
 
     def get(self, path: str, **params: Any) -> Any:
@@ -163,11 +207,20 @@ class Remote:
         if said is None:
             told = f"{self.url} answered {status}, and not as a Checkrail server does"
             raise ServerRefused(f"{told}. See whether --server is right", status)
-        if status in (401, 403):
-            sent = "the key that was sent" if "x-api-key" in self._client.headers else "no key"
-            hint = "Say one with CHECKRAIL_API_KEY; `checkrail keys create` makes one"
-            raise ServerRefused(f"{said} ({status}, with {sent}). {hint}", status)
+        if status == 401:
+            sent = "with the key or headers that were sent" if self._with_key else "without a key"
+            raise ServerRefused(f"{said} ({status}, {sent}). {_advice(response)}", status)
         raise ServerRefused(f"{said} ({status})", status)
+
+
+def _advice(response: httpx2.Response) -> str:
+    """Say how to become known to a server: by a key of its own, or as its project wants it."""
+    if response.headers.get("www-authenticate") == KEYS_WANTED:
+        return "Say a key with CHECKRAIL_API_KEY"
+    return (
+        "It knows callers by its project's `auth`: say a token with CHECKRAIL_API_KEY, which is "
+        "sent as `Authorization: Bearer` and as `x-api-key`, or other headers with --header"
+    )
 
 
 def _read(response: httpx2.Response) -> Any:

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from checkrail.cli.remote import remote, server_options
+from checkrail.cli.remote import Address, remote, server_options
 from checkrail.cli.show import as_json, console, shown
 
 
@@ -17,9 +17,7 @@ from checkrail.cli.show import as_json, console, shown
 @click.option("--no-wait", is_flag=True, help="Do not wait for the run that this starts.")
 @click.option("--json", "as_data", is_flag=True, help="Print the run as JSON.")
 @server_options
-def command(
-    session: str, prompt: str, server: str, key: str | None, *, no_wait: bool, as_data: bool
-) -> None:
+def command(session: str, prompt: str, address: Address, *, no_wait: bool, as_data: bool) -> None:
     """Tell SESSION something: its agent runs again, and what it answers is printed.
 
     PROMPT is what it is told; `-` reads it from the input. Leaves with 0 if the run ended well or
@@ -29,14 +27,14 @@ def command(
     if not said.strip():
         raise click.UsageError("there is nothing to say: PROMPT is empty")
     mode = "async_poll" if no_wait else "sync"
-    with remote(server, key) as it:
+    with remote(address) as it:
         body = {"prompt": said, "execution_mode": mode}
         run = it.post(f"/sessions/{session}/resume", patient=not no_wait, body=body)
     if as_data:
         click.echo(as_json(run))
     elif no_wait:
         told = f"the session {session} goes on with the run {run['run_id']}"
-        console().print(told, markup=False, soft_wrap=True)
+        console().print(told, soft_wrap=True)
     else:
         _print(run)
     if not no_wait:
@@ -54,4 +52,4 @@ def _print(run: dict[str, object]) -> None:
         click.echo(json.dumps(data, ensure_ascii=False, indent=2))
     if run["error"]:
         told = f"{run['status']} ({run['phase']}): {run['error']}"
-        console(stderr=True).print(shown(told), style="red", markup=False)
+        console(stderr=True).print(shown(told), style="red")

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from checkrail.cli.recorded import Recorded, endings, seconds, times, unfinished
-from checkrail.cli.show import shown
+from checkrail.cli.show import cell, new_table, print_table, shown
 from checkrail.cli.timeline import timeline
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def status_of(run: Run) -> Text:
     """Say how a run is, with its phase where that says more."""
     status, phase = run["status"], run["phase"]
     more = "" if phase in (status, SAME.get(status)) else f" ({phase})"
-    return Text(shown(f"{status}{more}"), style=STYLES.get(status, "cyan"))
+    return cell(f"{status}{more}", STYLES.get(status, "cyan"))
 
 
 def lasted(seconds: float) -> str:
@@ -46,13 +46,11 @@ def lasted(seconds: float) -> str:
 
 def runs_table(runs: Sequence[Run], now: float) -> Table:
     """Show runs, one a line."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("run", "agent", "status", "asked for", "took", "why"):
-        table.add_column(title, no_wrap=True)
+    table = new_table("run", "agent", "status", "asked for", "took", "why", folded={"why"})
     for run in runs:
         table.add_row(
             Text(run["run_id"], style="bold"),
-            Text(shown(run["agent_name"])),
+            cell(run["agent_name"]),
             status_of(run),
             Text(f"{lasted(now - (seconds(run['created_at']) or now))} ago", style="dim"),
             Text(_took(run, now)),
@@ -75,11 +73,11 @@ def _why(run: Run) -> str:
 
 def print_run(out: Console, run: Run, records: Sequence[Recorded], now: float) -> None:
     """Print all that is known of a run."""
-    out.print(f"run {run['run_id']} of {shown(run['agent_name'])}", style="bold", markup=False)
-    table = Table(box=None, pad_edge=False, show_header=False)
+    out.print(f"run {run['run_id']} of {shown(run['agent_name'])}", style="bold")
+    table = new_table("name", "value", folded={"value"}, header=False)
     for name, value in _facts(run, records, now):
         table.add_row(Text(f"  {name}", style="dim"), value)
-    out.print(table)
+    print_table(out, table)
     print_timeline(out, run, records, now)
 
 
@@ -87,19 +85,19 @@ def _facts(run: Run, records: Sequence[Recorded], now: float) -> Iterator[tuple[
     yield "status", status_of(run)
     if run["block_reason"] or run["blocked_by"]:
         by = f"by {run['blocked_by']}: " if run["blocked_by"] else ""
-        yield "blocked", Text(shown(f"{by}{run['block_reason'] or ''}"), style="red")
+        yield "blocked", cell(f"{by}{run['block_reason'] or ''}", "red")
     elif run["error"]:
         kind = f"{run['error_type']}: " if run["error_type"] else ""
-        yield "error", Text(shown(f"{kind}{run['error']}"), style="red")
+        yield "error", cell(f"{kind}{run['error']}", "red")
     if run["cancel_reason"]:
-        yield "cancelled", Text(shown(run["cancel_reason"]))
+        yield "cancelled", cell(run["cancel_reason"])
     yield "thread", Text(run["thread_id"])
     yield "asked for", Text(f"{run['created_at']} ({shown(run['origin'])})")
     if run["attempt"] > 1:
         yield "attempts", Text(str(run["attempt"]))
     yield "time", Text(_time(run, records, now))
     for model, used in (run["usage"] or {}).items():
-        yield "usage", Text(shown(f"{model}: {_usage(used)}"))
+        yield "usage", cell(f"{model}: {_usage(used)}")
     for delivery in run.get("deliveries", ()):
         yield "delivery", _delivery(delivery)
 
@@ -123,7 +121,7 @@ def _delivery(owed: Mapping[str, Any]) -> Text:
     style = {"done": "green", "dead": "red"}.get(owed["status"], "yellow")
     tries = "" if owed["attempts"] == 1 else f" after {owed['attempts']} attempts"
     why = f": {owed['last_error']}" if owed["last_error"] else ""
-    return Text(shown(f"{owed['kind']} {owed['status']}{tries}{why}"), style=style)
+    return cell(f"{owed['kind']} {owed['status']}{tries}{why}", style)
 
 
 def print_timeline(out: Console, run: Run, records: Sequence[Recorded], now: float) -> None:
@@ -135,11 +133,12 @@ def print_timeline(out: Console, run: Run, records: Sequence[Recorded], now: flo
         until = max(until, *(record.time for record in calls))
         after = Text(f"  +{lasted(max(0.0, calls[0].began - begun))}", style="dim")
         out.print(Text(calls[0].point, style="bold cyan") + after)
-        out.print(timeline(cast("Iterable[HookRecord]", calls)))  # they have the same names
+        hooks = cast("Iterable[HookRecord]", calls)  # they have the same names
+        print_table(out, timeline(hooks))
     _print_gap(out, run, until, over or now)
     for record in unfinished(records):
         told = f"{record.hook} at {record.point} has been at it for {lasted(now - record.began)}"
-        out.print(shown(told), style="yellow", markup=False)
+        out.print(shown(told), style="yellow")
 
 
 def _together(ended: Sequence[Recorded]) -> Iterator[list[Recorded]]:
@@ -161,4 +160,4 @@ def _print_gap(out: Console, run: Run, since: float, until: float) -> None:
     parts = {"waiting": min(until, started) - since, "agent": until - max(since, started)}
     for whose, took in parts.items():
         if took >= SHOWN_GAP:
-            out.print(f"… {whose} {lasted(took)}", style="dim", markup=False)
+            out.print(f"… {whose} {lasted(took)}", style="dim")

@@ -8,10 +8,12 @@ import sys
 import click
 
 from checkrail.cli.app import REFUSED_FILE
+from checkrail.cli.extras import require_extra
 from checkrail.cli.files import tell
 from checkrail.cli.remote import SERVER
 from checkrail.cli.serving import told
 from checkrail.engine.errors import CheckrailError
+from checkrail.server.memory import loading
 
 
 @click.command(epilog="Example: checkrail runner --server https://agents.example --tag gpu")
@@ -54,15 +56,18 @@ def command(  # noqa: PLR0917 - click gives them by their names
     and hold in every run. SIGTERM stops it gracefully: runs that are under way may end, and the
     rest is handed back.
     """
-    from checkrail.config.problems import ConfigError
-    from checkrail.config.project import find_project
-    from checkrail.runner.process import serve
-    from checkrail.runner.projects import RunnerProject
-    from checkrail.runner.runner import RunnerSettings
-    from checkrail.server import logs
+    require_extra("server")
+    with loading():
+        from checkrail.config.problems import ConfigError
+        from checkrail.config.project import find_project
+        from checkrail.runner.process import serve
+        from checkrail.runner.projects import RunnerProject
+        from checkrail.runner.runner import RunnerSettings
+        from checkrail.server import logs
 
     try:
-        project = RunnerProject(find_project(config or "."))
+        with loading():
+            project = RunnerProject(find_project(config or "."))
     except ConfigError as error:
         tell(error.problems, "red")
         sys.exit(REFUSED_FILE)

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import click
 
-from checkrail.cli.remote import ServerRefused, remote, server_options
-from checkrail.cli.show import as_json, console, shown
+from checkrail.cli.remote import Address, ServerRefused, remote, server_options
+from checkrail.cli.show import as_json, console, print_table, shown
 
 if TYPE_CHECKING:
     from checkrail.cli.remote import Remote
@@ -42,13 +42,11 @@ def command() -> None:
 @click.option("--before", metavar="ID", type=click.UUID, help="Only those older than this one.")
 @click.option("--json", "as_data", is_flag=True, help="Print each run as a line of JSON.")
 @server_options
-def list_runs(
-    server: str, key: str | None, *, limit: int, as_data: bool, live: bool, **only: Any
-) -> None:
+def list_runs(address: Address, *, limit: int, as_data: bool, live: bool, **only: Any) -> None:
     """List runs, the newest first."""
     wanted = {"status": only["status"], "agent_name": only["agent"]}
     wanted |= {name: only[part] and str(only[part]) for name, part in _IDS.items()}
-    with remote(server, key) as it:
+    with remote(address) as it:
         found = it.get("/runs", limit=limit, live=True if live else None, **wanted)
     if as_data:
         for run in found:
@@ -57,7 +55,7 @@ def list_runs(
     from checkrail.cli.run_page import runs_table
 
     if found:
-        console().print(runs_table(found, time.time()))
+        print_table(console(), runs_table(found, time.time()))
     else:
         console(stderr=True).print("There are no such runs.", style="dim")
 
@@ -69,9 +67,9 @@ _IDS = {"thread_id": "thread", "before": "before"}
 @click.argument("run")
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
 @server_options
-def show(run: str, server: str, key: str | None, *, as_data: bool) -> None:
+def show(run: str, address: Address, *, as_data: bool) -> None:
     """Show a run: how it is or ended, what it used, and the timeline of its hooks."""
-    with remote(server, key) as it:
+    with remote(address) as it:
         path = f"/runs/{_id_of(it, run)}"
         found, records = it.get(path), _records(it, path)
     if as_data:
@@ -87,19 +85,19 @@ def show(run: str, server: str, key: str | None, *, as_data: bool) -> None:
 @click.argument("run")
 @click.option("--json", "as_data", is_flag=True, help="Print each event as a line of JSON.")
 @server_options
-def tail(run: str, server: str, key: str | None, *, as_data: bool) -> None:
+def tail(run: str, address: Address, *, as_data: bool) -> None:
     """Follow a run: its events from the first one on, until it ends.
 
     Leaves with 0 if it ended well or waits for a person, with 3 if it was blocked and with 4 if
     it failed or was cancelled. Ctrl-C stops following, and not the run.
     """
-    with remote(server, key) as it:
+    with remote(address) as it:
         run_id = _id_of(it, run)
         try:
             code = _followed(it, run_id, as_data=as_data)
         except KeyboardInterrupt:
             told = f"The run goes on. To stop it: checkrail runs cancel {run_id}"
-            console(stderr=True).print(told, style="yellow", markup=False)
+            console(stderr=True).print(told, style="yellow")
             code = INTERRUPTED
     sys.exit(code)
 
@@ -126,7 +124,7 @@ def _over(it: Remote, run_id: str) -> dict[str, Any]:
         told = f"the run {run_id} is gone: it was rolled back or removed"
         raise ServerRefused(told, 404) from None
     told = f"{found['status']} ({found['phase']}); its events are not kept any more"
-    console(stderr=True).print(shown(told), style="dim", markup=False)
+    console(stderr=True).print(shown(told), style="dim")
     return found
 
 
@@ -136,12 +134,10 @@ def _over(it: Remote, run_id: str) -> dict[str, Any]:
 @click.option("--wait", is_flag=True, help="Wait until it is over.")
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
 @server_options
-def cancel(
-    run: str, server: str, key: str | None, *, rollback: bool, wait: bool, as_data: bool
-) -> None:
+def cancel(run: str, address: Address, *, rollback: bool, wait: bool, as_data: bool) -> None:
     """Cancel a run."""
     action = "rollback" if rollback else "interrupt"
-    with remote(server, key) as it:
+    with remote(address) as it:
         run_id = _id_of(it, run)
         it.post(f"/runs/{run_id}/cancel", patient=wait, action=action, wait=wait or None)
     if as_data:
@@ -149,7 +145,7 @@ def cancel(
         return
     done = "rolled back" if rollback else "cancelled"
     says = f"was {done}" if wait else f"is being {done}"
-    console().print(f"the run {run_id} {says}", markup=False)
+    console().print(f"the run {run_id} {says}")
 
 
 def _id_of(it: Remote, run: str) -> str:

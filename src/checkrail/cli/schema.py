@@ -1,4 +1,4 @@
-"""`checkrail schema` prints what hooks outside the process are sent, and may answer."""
+"""`checkrail schema` prints JSON Schemas: of the project's file, and of hooks' wire format."""
 
 from __future__ import annotations
 
@@ -6,16 +6,27 @@ from typing import Any
 
 import click
 
-from checkrail.cli.show import as_json, console
+from checkrail.cli.show import as_json, cell, console, new_table, print_table
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.points import CONTRACTS, HookPoint
 
 
 @click.command(epilog="Example: checkrail schema before_tool_call")
 @click.argument("point", required=False)
+@click.option("--file", "of_file", is_flag=True, help="Print the schema of a project's file.")
 @click.option("--json", "as_data", is_flag=True, help="Print the list of points as JSON.")
-def command(point: str | None, *, as_data: bool) -> None:
-    """Print the JSON Schemas of a POINT's request and answer; without POINT, the points."""
+def command(point: str | None, *, of_file: bool, as_data: bool) -> None:
+    """Print the JSON Schemas of a POINT's request and answer; without POINT, the points.
+
+    With --file, the JSON Schema of a project's file, by which editors complete and check it.
+    """
+    if of_file and point is not None:
+        raise click.UsageError("say POINT or --file, not both")
+    if of_file:
+        from checkrail.config.json_schema import file_schema
+
+        click.echo(as_json(file_schema()))
+        return
     if point is None:
         _print_points(as_data=as_data)
         return
@@ -42,13 +53,9 @@ def _print_points(*, as_data: bool) -> None:
     if as_data:
         click.echo(as_json(told))
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("point", "value", "a hook may"):
-        table.add_column(title, no_wrap=title == "point")
+    table = new_table("point", "value", "a hook may", folded={"a hook may"})
     for row, point in zip(told, HookPoint, strict=True):
         may = [decision for decision in row["decisions"] if decision != "continue"]
         words = ["change it"] * bool(row["change"]) + may
-        table.add_row(f"[bold]{point}[/]", str(row["value"]), ", ".join(words) or "only watch")
-    console().print(table)
+        table.add_row(cell(point, "bold"), str(row["value"]), ", ".join(words) or "only watch")
+    print_table(console(), table)

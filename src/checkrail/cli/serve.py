@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from checkrail.cli.extras import require_extra
 from checkrail.cli.serving import address, opened, serve, told
 from checkrail.engine.errors import CheckrailError
+from checkrail.server.memory import loading
 
 
 @click.command(epilog="Example: checkrail serve --host 0.0.0.0 --workers 2")
@@ -28,9 +30,11 @@ def command(config: str | None, host: str | None, port: int | None, workers: int
     SIGTERM stops it gracefully: runs that are under way may end, and the rest is handed back.
     PostgreSQL by CHECKRAIL_DATABASE_URL; its tables are made by `checkrail db upgrade`.
     """
-    from checkrail.server import logs
+    require_extra("server")
+    with loading():
+        from checkrail.server import logs
 
-    project = opened(config)
+        project = opened(config)
     server = project.loaded.server
     logs.configure(server.log_level)
     host, port = host or server.host, port or server.port

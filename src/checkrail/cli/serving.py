@@ -16,7 +16,7 @@ from checkrail.cli.app import FAILED, REFUSED_FILE
 from checkrail.cli.connections import allow_many
 from checkrail.cli.files import tell
 from checkrail.engine.errors import CheckrailError
-from checkrail.engine.extras import needs
+from checkrail.server.memory import loading
 
 if TYPE_CHECKING:
     import uvicorn
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 def opened(config: str | None) -> Project:
     """Load the project that a command names, or tell what is wrong with it and leave."""
-    with needs("fastapi", "the run server", "server"):
-        import fastapi  # noqa: F401
     from checkrail.config.problems import ConfigError
     from checkrail.config.project import find_project
     from checkrail.server.project import Project
@@ -49,10 +47,12 @@ def serve(
     dev: bool = False,
 ) -> None:
     """Serve a project until the process is told to stop; `announce` is called when it listens."""
-    import uvicorn
+    with loading():
+        import uvicorn
 
-    from checkrail.server.auth import check_binding
-    from checkrail.server.process import FILE, OPTIONS
+        from checkrail.server.app import Server
+        from checkrail.server.auth import check_binding
+        from checkrail.server.process import FILE, OPTIONS
 
     allow_many()
     server = project.loaded.server
@@ -69,8 +69,6 @@ def serve(
         target = "checkrail.server.process:create"
         uvicorn.run(target, factory=True, host=host, port=port, workers=workers, **OPTIONS)
         return
-    from checkrail.server.app import Server
-
     started = Server(project, dev=dev)
     running = uvicorn.Server(uvicorn.Config(started, host=host, port=port, **OPTIONS))
     stop_by_signals(running)

@@ -31,7 +31,7 @@ class EventLines:
         """Print an event."""
         name = "|".join((event["event"], *event["ns"]))
         line = f"{event['seq']:>5}  {name:<10}  {_short(_data(event))}"
-        self._out.print(shown(line), style=STYLES.get(event["event"]), markup=False)
+        self._out.print(shown(line), style=STYLES.get(event["event"]))
 
 
 class JsonLines:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from checkrail.cli.show import shown
+from checkrail.cli.show import cell, new_table
 from checkrail.engine.records import HookRecord, RecordKind
 from checkrail.engine.values import plain
 
@@ -33,16 +33,16 @@ COLOURS = {
 
 def timeline(records: Iterable[HookRecord], hide: Callable[[str], str] = str) -> Table:
     """Show every hook call: when it ran, how long, what it said; `hide` takes secrets out."""
-    table = Table(box=None, pad_edge=False, show_header=False)
+    table = new_table("lane", "hook", "decision", "took", "why", folded={"why"}, header=False)
     for record in records:
         if record.kind is RecordKind.START:
             continue
         table.add_row(
-            Text(f"  {record.lane:<9}", style="dim"),
-            Text(shown(record.hook), style="bold"),
+            cell(f"  {record.lane:<9}", "dim"),
+            cell(record.hook, "bold"),
             _said(record),
-            Text(f"{record.duration_ms:.2f} ms", style="dim"),
-            Text(shown(hide(_why(record)))),
+            cell(f"{record.duration_ms:.2f} ms", "dim"),
+            cell(hide(_why(record))),
         )
     return table
 
@@ -119,7 +119,7 @@ def verdict_line(verdict: Verdict, hide: Callable[[str], str] = str) -> Text:
     """Say what was decided, by whom, and why; `hide` takes secrets out."""
     text = Text(str(verdict.decision), style=f"bold {COLOURS[str(verdict.decision)]}")
     if verdict.hook:
-        text += Text(f" by {verdict.hook}")
+        text += cell(f" by {verdict.hook}")
     if verdict.status is not None:
         text += Text(f" ({verdict.status})")
-    return text + Text(f": {shown(hide(verdict.reason))}" if verdict.reason else "")
+    return text + cell(f": {hide(verdict.reason)}" if verdict.reason else "")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from checkrail.agent.events import Finished, HookCalled, TextDelta, ToolFinished, ToolStarted
 from checkrail.agent.messages import content_of, text_of
-from checkrail.cli.show import Hide, console, hidden, shown
+from checkrail.cli.show import Hide, console, hidden, print_table, shown
 from checkrail.cli.timeline import timeline
 from checkrail.engine.records import RecordKind
 from checkrail.engine.values import plain
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from checkrail.engine.values import AgentResponse, ToolResult
 
 ANSWERED = frozenset({"answer", "stop"})
+PARTIAL = {
+    "length": "the answer is cut off at its token limit: raise the model's `max_tokens`",
+    "content_filter": "the provider's content filter withheld the answer, or a part of it",
+    "refusal": "the model refused to answer",
+}
+"""What a model's answer lacks, by how it finished."""
+
 SHOWN = 200
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Signs that would draw on the terminal, or turn the text around."""
@@ -101,7 +108,7 @@ class TextTranscript:
             if at != self._point:
                 self._note(at, "dim cyan")
             self._point = at
-            self._notes.print(timeline([record], self._hide), style="dim")
+            print_table(self._notes, timeline([record], self._hide), style="dim")
         elif record.failure not in (None, "cancelled"):
             told = f"hook {record.hook!r} at {record.point} failed ({record.failure})"
             self._note(f"warning: {told}: {self._hide(record.error or '')}", "yellow")
@@ -111,6 +118,8 @@ class TextTranscript:
         if response.stop_reason not in ANSWERED:
             word = "blocked" if response.stop_reason == "block" else "failed"
             self._note(f"{word}: {self._hide(response.error or '')}", "red")
+        elif (problem := PARTIAL.get(response.finish or "")) is not None:
+            self._note(f"warning: {problem}", "yellow")
         if self._trace:
             used = (response.usage or {}).get("total_tokens", 0)
             self._note(f"{response.stop_reason}, {used} tokens", "dim")
@@ -119,7 +128,7 @@ class TextTranscript:
         if self._trace or self._out.isatty():
             self.close()
         self._point = ""
-        self._notes.print(shown(text), style=style, markup=False)
+        self._notes.print(shown(text), style=style)
 
 
 class JsonTranscript:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
-from rich.text import Text
+
+from checkrail.cli.show import cell, new_table
 
 if TYPE_CHECKING:
     from checkrail.config.gateway import UpstreamConfig
@@ -24,10 +25,8 @@ def upstream_rows(upstreams: Iterable[UpstreamConfig]) -> dict[str, dict[str, An
 
 def upstreams_table(rows: dict[str, dict[str, Any]]) -> Table:
     """Show the upstreams, one a line."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("  upstream", "speaks", "models", "key"):
-        table.add_column(title, no_wrap=title != "models", overflow="fold")
+    table = new_table("  upstream", "speaks", "models", "key", folded={"models"})
     for name, row in rows.items():
-        speaks, models = (Text(", ".join(row[key])) for key in ("format", "models"))
-        table.add_row(Text(f"  {name}", style="bold"), speaks, models, row["key"])
+        speaks, models = (cell(", ".join(row[key])) for key in ("format", "models"))
+        table.add_row(cell(f"  {name}", "bold"), speaks, models, row["key"])
     return table

@@ -8,6 +8,7 @@ from typing import Any
 from checkrail.config.kinds import (
     Check,
     Choice,
+    ListOf,
     anything,
     command,
     flag,
@@ -17,9 +18,8 @@ from checkrail.config.kinds import (
     text,
     texts,
 )
-from checkrail.config.problems import Report, Where
 from checkrail.config.schema import DEFAULTS
-from checkrail.config.server_keys import TAGS, Members, positive, reference
+from checkrail.config.server_keys import TAG, Members, positive, reference
 
 AUTONOMOUS, GRAPH_KIND, PROCEDURAL_KIND = KINDS = ("autonomous", "graph", "procedural")
 """Kinds of agents."""
@@ -27,17 +27,8 @@ AUTONOMOUS, GRAPH_KIND, PROCEDURAL_KIND = KINDS = ("autonomous", "graph", "proce
 POLICIES = ("resume", "fail", "restart")
 """What becomes of a run whose process died."""
 
-_MOST_DEMANDS = 8
-
-
-def _demands(value: Any, where: Where, report: Report) -> bool:
-    """Check the tags that a runner must have: few, for runs are sorted by them."""
-    if not TAGS(value, where, report):
-        return False
-    if len(value) > _MOST_DEMANDS:
-        report.add(where, f"found {len(value)} tags", f"{_MOST_DEMANDS} at most")
-    return len(value) <= _MOST_DEMANDS
-
+_DEMANDS = ListOf(TAG, "a list of tags", most=8)
+"""Tags that a runner must have: few, for runs are sorted by them."""
 
 _ANY_KIND: dict[str, Check] = {
     "type": Choice(KINDS),
@@ -46,7 +37,7 @@ _ANY_KIND: dict[str, Check] = {
     "output_schema": mapping,
     "hooks": anything,
     "tags": texts,
-    "demands": _demands,
+    "demands": _DEMANDS,
     "on_crash": Choice(POLICIES),
     "timeout_seconds": seconds,
     "enabled": flag,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,23 @@ PROTOCOL = ("name", "provider", "params", "complete", "stream")
 
 _FILE = re.compile(r"\.{0,2}/.*|.*\.py:[\w.]+")
 _MODULE = re.compile(r"[\w.]+:[\w.]+")
+_PLACE = re.compile(r"//|:/|https?(?![a-z0-9])|[\\%?#\s\0-\x1f\x7f]", re.IGNORECASE)
+_READ_FROM_NAMES = frozenset(
+    {"custom", "custom_openai", "litellm_proxy", "oobabooga", "petals", "vllm"}
+)
+"""Providers of LiteLLM that are told in a model's name where to send it, or what to load here."""
+_ON_THIS_MACHINE = {
+    "docker_model_runner": "http://localhost:22088",
+    "langflow": "http://localhost:7860",
+    "langgraph": "http://localhost:2024",
+    "lemonade": "http://localhost:8000",
+    "llamafile": "http://127.0.0.1:8080",
+    "ollama": "http://localhost:11434",
+    "ollama_chat": "http://localhost:11434",
+    "ragflow": "http://localhost:9380",
+    "xinference": "http://127.0.0.1:9997",
+}
+"""Where LiteLLM looks for providers unless a variable of the environment says where they are."""
 _LEAST_SECRET = 8
 """A shorter key is no secret, and taking it out would tear messages apart."""
 
@@ -172,6 +190,26 @@ class ModelReader:
         if len(self.report.problems) > before:
             return None
         return ModelConfig(SCRIPTED, SCRIPTED, said.get("model", SCRIPTED), replies=replies)
+
+
+def leads_elsewhere(provider: str, name: str) -> bool:
+    """Whether a model's name may say where to send the request, and the key with it."""
+    if provider != "litellm":
+        return False
+    return _PLACE.search(name) is not None or name.partition("/")[0].lower() in _READ_FROM_NAMES
+
+
+def local_address(provider: str, name: str) -> str | None:
+    """Return where on this machine a model is looked for that nobody has said the place of."""
+    whose = name.partition("/")[0].lower()
+    if provider != "litellm" or os.environ.get(address_variable(name)):
+        return None
+    return _ON_THIS_MACHINE.get(whose)
+
+
+def address_variable(name: str) -> str:
+    """Return the variable that says LiteLLM where the provider of a model is."""
+    return f"{name.partition('/')[0].lower().removesuffix('_chat').upper()}_API_BASE"
 
 
 def is_import(text: str) -> bool:

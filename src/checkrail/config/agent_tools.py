@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkrail.config.agent_models import Import
 from checkrail.config.environment import Environment
@@ -21,6 +21,10 @@ from checkrail.config.kinds import (
 )
 from checkrail.config.problems import Report, Where, described, spelled
 from checkrail.engine.errors import CheckrailError
+from checkrail.regex import PatternError, Regex, read_pattern
+
+if TYPE_CHECKING:
+    from checkrail.actions.outbound import Outbound
 
 EXPECTED = "./file.py:function, package.module:function, or agent:name"
 OTHER_AGENT = "agent:"
@@ -73,12 +77,15 @@ class ToolReader:
         imported: Import,
         base: Path,
         check: CheckTools | None,
+        *,
+        guard: Outbound | None = None,
     ) -> None:
         self.report = report
         self.environment = environment
         self.imported = imported
         self.base = base
         self.check = check
+        self.guard = guard
 
     def tools(self, owner: str, given: Any, where: Where) -> tuple[ToolConfig, ...]:
         """Read what an agent can call."""
@@ -143,9 +150,23 @@ class ToolReader:
             return None
         self._check_keys(said, where)
         options = {key: item for key, item in said.items() if key not in ("command", "url")}
+        if "include" in options:
+            options["include"] = self._patterns(options["include"], (*where, "include"))
+        if "url" in said and self.guard is not None:
+            options["guard"] = self.guard
         if "command" in said:
             options["cwd"] = self.base / said.get("cwd", ".")
         return McpConfig(name, tuple(said.get("command", ())), said.get("url", ""), options)
+
+    def _patterns(self, given: str | list[str], where: Where) -> list[str | Regex]:
+        found: list[str | Regex] = []
+        for pattern in [given] if isinstance(given, str) else given:
+            try:
+                found.append(read_pattern(pattern))
+            except PatternError as error:
+                told = f"{described(pattern)} is no pattern here: {error.problem}"
+                self.report.add(where, told, "", error.remedy)
+        return found
 
     def _check_keys(self, said: Mapping[str, Any], where: Where) -> None:
         own = {**(_REMOTE if "url" in said else _PROGRAM), **_BOTH}

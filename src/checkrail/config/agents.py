@@ -18,7 +18,7 @@ from checkrail.config.agent_keys import (
     PROGRAM,
     kind_of_agent,
 )
-from checkrail.config.agent_models import ModelConfig, ModelReader
+from checkrail.config.agent_models import Import, ModelConfig, ModelReader
 from checkrail.config.agent_tools import CheckTools, McpConfig, ToolConfig, ToolReader
 from checkrail.config.environment import Environment
 from checkrail.config.kinds import Check, fitting, is_reference
@@ -73,6 +73,24 @@ class AgentConfig:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+def read_default_model(given: Any, environment: Environment, importer: Importer) -> ModelConfig:
+    """Read the model of all agents that name none; one that is wrong is reported, once."""
+    models = ModelReader(environment.report, environment, _importing(importer, environment.report))
+    return models.read(given, ("defaults", "model")) or ModelConfig("")
+
+
+def _importing(importer: Importer, report: Report) -> Import:
+    def imported(reference: str, where: Where) -> Sequence[Any]:
+        try:
+            return (importer.path(reference),)
+        except NotLoadedError as error:
+            add = report.add_shared if error.broken else report.add
+            add(where, error.found, error.expected, error.hint)
+            return ()
+
+    return imported
+
+
 class AgentReader:
     """Reads the agents of one file; what is wrong with them is reported."""
 
@@ -82,14 +100,22 @@ class AgentReader:
         importer: Importer,
         read_hooks: ReadHooks,
         check_tools: CheckTools | None,
+        default_model: ModelConfig | None = None,
     ) -> None:
         self.report: Report = environment.report
         self.environment = environment
         self.importer = importer
         self.read_hooks = read_hooks
-        self.models = ModelReader(self.report, environment, self._imported)
+        self.default_model = default_model
+        imported = _importing(importer, self.report)
+        self.models = ModelReader(self.report, environment, imported)
         self.tools = ToolReader(
-            self.report, environment, self._imported, importer.base, check_tools
+            self.report,
+            environment,
+            imported,
+            importer.base,
+            check_tools,
+            guard=importer.outside.outbound if importer.signer else None,
         )
 
     def section(self, given: Any, where: Where) -> dict[str, AgentConfig]:
@@ -205,10 +231,12 @@ class AgentReader:
     def _autonomous(self, name: str, given: Mapping[str, Any], where: Where) -> AgentConfig:
         before = len(self.report.problems)
         said = self._said(given, AGENT, where)
-        if "model" not in given and len(self.report.problems) == before:
-            hint = "an agent without one says type: graph or type: procedural"
+        model = self.default_model
+        if "model" in said:
+            model = self.models.read(said["model"], (*where, "model"))
+        elif model is None and len(self.report.problems) == before:
+            hint = "defaults: {model: …} is for all agents; a graph says type: graph and `path`"
             self.report.add(where, "`model` is missing", "a model to ask", hint)
-        model = self.models.read(said["model"], (*where, "model")) if "model" in said else None
         return AgentConfig(
             model=model,
             system_prompt=said.get("system_prompt", ""),
@@ -274,14 +302,6 @@ class AgentReader:
             self.report.add(where, f"found {error.found}", error.expected)
         except CheckrailError as error:
             self.report.add(where, str(error))
-
-    def _imported(self, reference: str, where: Where) -> Sequence[Any]:
-        try:
-            return (self.importer.path(reference),)
-        except NotLoadedError as error:
-            add = self.report.add_shared if error.broken else self.report.add
-            add(where, error.found, error.expected, error.hint)
-            return ()
 
     def _source(self, where: Where) -> str:
         line = self.report.line(where)

@@ -34,14 +34,19 @@ def load_blueprint(
     name: str | None = None,
     check_tools: CheckTools | None = None,
     outside: Outside | None = None,
+    signer: tuple[str, ...] = (),
 ) -> AgentConfig:
     """Load an agent's blueprint, which has its `name`, or raise `ConfigError`.
 
-    `settings` and `definitions` are those of the project. Whether the agents that it calls are
-    there is not looked at: `agent_circles.problems` does that for all agents together.
+    `settings` and `definitions` are those of the project. With a `signer`, requests to places that
+    the blueprint names itself are signed with a secret of the signer's own. Whether the agents that
+    it calls are there is not looked at: `agent_circles.problems` does that for all agents together.
     """
     report = Report(name or f"agent {blueprint.get('name')!r}")
     importer = _importer(base, outside)
+    importer.signer = signer
+    own = blueprint.get("definitions")
+    importer.lent = frozenset(definitions or ()) - frozenset(own if isinstance(own, dict) else ())
     reader = _reader(report, settings, definitions)
     agent = Roster(importer, check_tools).blueprint(dict(blueprint), reader)
     _tell(report, importer)

@@ -5,21 +5,25 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkrail.actions import ActionError, compile_expression
 from checkrail.actions.fields import kind_of
-from checkrail.builtin import BUILTINS, BuiltinConfigError
 from checkrail.config.entries import Entry
 from checkrail.config.models import check_model
 from checkrail.config.objects import EXPECTED, Defaults, NoHooksError, specs_of, with_defaults
-from checkrail.config.problems import Report, Where
+from checkrail.config.problems import Report, Where, described
 from checkrail.config.schema import COMMON, owners
 from checkrail.config.targets import Importer, NotLoadedError, Target, stand_in, target_of
 from checkrail.engine.errors import HookRefusedError
 from checkrail.engine.hook import HookSpec, declare
+from checkrail.engine.matchers import FIELDS
 from checkrail.engine.points import FIRED_AS
 from checkrail.engine.registry import HookRegistry
+from checkrail.regex import PatternError, Regex, read_pattern
+
+if TYPE_CHECKING:
+    from checkrail.builtin import BuiltinConfigError
 
 _OPTIONS = COMMON.keys() - {"name", "$ref", "when", "timeout_seconds", "mode"}
 
@@ -104,15 +108,21 @@ class Builder:
             return target_of(entry, self.importer, self.defaults)
         except NotLoadedError as error:
             self._not_loaded(entry, error)
-        except BuiltinConfigError as error:
-            self._wrong_config(entry, error)
         except ActionError as error:
             telling = (key for key in entry.said.at if key in owners())
             self._refused(entry, error.problem, error.remedy, *telling)
         except Exception as error:  # noqa: BLE001 - one hook that cannot be made hides no other
-            found = f"the hook cannot be made: {type(error).__name__}: {error}"
-            self.report.add(entry.said.place("config"), found)
+            self._not_made(entry, error)
         return None
+
+    def _not_made(self, entry: Entry, error: Exception) -> None:
+        from checkrail.builtin import BuiltinConfigError  # slow, and most files have no such hook
+
+        if isinstance(error, BuiltinConfigError):
+            self._wrong_config(entry, error)
+            return
+        found = f"the hook cannot be made: {type(error).__name__}: {error}"
+        self.report.add(entry.said.place("config"), found)
 
     def _not_loaded(self, entry: Entry, error: NotLoadedError) -> None:
         where = entry.said.place(*error.keys)
@@ -130,6 +140,8 @@ class Builder:
         where = entry.said.place("config")
         if "config" not in entry.said.at:
             where = (*where, "config")
+        from checkrail.builtin import BUILTINS
+
         model = BUILTINS[error.hook].config_model
         if check_model(model, entry.get("config", {}), where, self.report):
             self.report.add((*where, error.key), f"found {error.found}", error.expected)
@@ -142,6 +154,8 @@ class Builder:
             words.append("mode")  # async is another word for it
         if problem.startswith("it "):  # what was imported, and not how it is to be treated
             words += ["path", "function"]
+        if problem.startswith("it reads"):
+            words.append("builtin")
         self.report.add(entry.said.place(*words, *telling), problem, "", remedy)
 
     def _when(self, entry: Entry) -> Any:
@@ -168,7 +182,22 @@ class Builder:
             if (known := getattr(target, key)) is not None and getattr(self.defaults, key) is None:
                 options[key] = known
         options |= {key: value for key, value in entry.said.keys.items() if key in _OPTIONS}
+        options |= {key: self._patterns(entry, key) for key in FIELDS if key in options}
         return options | _mode(entry.said.keys)
+
+    def _patterns(self, entry: Entry, key: str) -> list[str | Regex]:
+        """Read the patterns of a matcher; one that cannot be is reported."""
+        given, where = entry.get(key), entry.said.place(key)
+        found: list[str | Regex] = []
+        for number, pattern in enumerate([given] if isinstance(given, str) else given):
+            try:
+                found.append(read_pattern(pattern))
+            except PatternError as error:
+                at = where if isinstance(given, str) else (*where, number)
+                told = f"{described(pattern)} is no pattern here: {error.problem}"
+                self.report.add(at, told, "", error.remedy)
+                found.append("*")  # so that everything else about the hook is checked too
+        return found
 
 
 def _mode(keys: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from checkrail.engine.matchers import Pattern
+
 FORMATS = ("chat", "messages", "responses")
 """The APIs that the gateway speaks, by the names of their formats."""
 
@@ -18,13 +20,14 @@ class UpstreamConfig:
 
     `models` are patterns of the names that it takes. Without a `key`, that of the caller is passed
     on. `retries` come before the first byte of an answer. Without a `provider`, it is the prefix of
-    a model's name, as in groq/llama3, or else the upstream's name.
+    a model's name, as in groq/llama3, or else the upstream's name. With `strip_prefix`, a model
+    that was taken by a pattern such as groq/* is asked for without that prefix.
     """
 
     name: str
     format: str
     url: str
-    models: tuple[str, ...] = ("*",)
+    models: tuple[Pattern, ...] = ("*",)
     key: str | None = field(default=None, repr=False)
     provider: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -32,6 +35,7 @@ class UpstreamConfig:
     connect_seconds: float = 10.0
     first_byte_seconds: float = 600.0
     retries: int = 2
+    strip_prefix: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class PriceConfig:
     Without other prices, tokens that were read from a cache or put into one cost what input does.
     """
 
-    model: str
+    model: Pattern
     input: float
     output: float
     cached: float | None = None

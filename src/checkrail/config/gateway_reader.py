@@ -35,7 +35,8 @@ from checkrail.config.kinds import (
 )
 from checkrail.config.problems import Report, Where, described
 from checkrail.config.server_keys import positive
-from checkrail.engine.matchers import compiled
+from checkrail.engine.matchers import Pattern, compiled
+from checkrail.regex import PatternError, read_pattern
 
 _WORDS = {"openai": ("chat", "responses"), "anthropic": ("messages",)}
 """Words for the formats of those who made them."""
@@ -61,9 +62,9 @@ def _is_price(value: Any) -> bool:
     return seconds.fits(value) or (value == 0 and not isinstance(value, bool))
 
 
-price = Kind("USD, a number, 0 or more", _is_price)
+price = Kind("USD, a number, 0 or more", _is_price, {"type": "number", "minimum": 0})
 
-_UPSTREAM: dict[str, Check] = {
+UPSTREAM: dict[str, Check] = {
     "url": secret,
     "format": _FORMAT,
     "models": patterns,
@@ -72,9 +73,10 @@ _UPSTREAM: dict[str, Check] = {
     "headers": secrets,
     **dict.fromkeys(("timeout_seconds", "connect_seconds", "first_byte_seconds"), seconds),
     "retries": count,
+    "strip_prefix": flag,
 }
 
-_PRICE: dict[str, Check] = dict.fromkeys(("input", "output", "cached", "cache_write"), price)
+PRICE: dict[str, Check] = dict.fromkeys(("input", "output", "cached", "cache_write"), price)
 
 GATEWAY: dict[str, Check] = {
     "upstreams": anything,
@@ -125,7 +127,7 @@ class GatewayReader:
         before = len(self.report.problems)
         if not _NAME.fullmatch(name):
             self.report.add(where, f"the name {name!r}", "letters, digits, and - _ . between them")
-        said = {**_KNOWN.get(name, {}), **fitting(given, _UPSTREAM, where, self.report)}
+        said = {**_KNOWN.get(name, {}), **fitting(given, UPSTREAM, where, self.report)}
         formats = said.pop("format", "chat")
         said["url"] = self._url(said.get("url"), where)
         said["models"] = self._patterns(said.get("models", "*"), (*where, "models"))
@@ -155,20 +157,23 @@ class GatewayReader:
             self.report.warn(where, "keys and prompts go there unencrypted", "write https://…")
         return str(found)
 
-    def _patterns(self, given: Any, where: Where) -> tuple[str, ...]:
+    def _patterns(self, given: Any, where: Where) -> tuple[Pattern, ...]:
         single = isinstance(given, str)
-        for number, pattern in enumerate([given] if single else given):
-            self._compiled(pattern, where if single else (*where, number))
-        return (given,) if single else tuple(given)
+        return tuple(
+            self._pattern(pattern, where if single else (*where, number)) or pattern
+            for number, pattern in enumerate([given] if single else given)
+        )
 
-    def _compiled(self, pattern: str, where: Where) -> bool:
+    def _pattern(self, pattern: str, where: Where) -> Pattern | None:
         try:
-            compiled(pattern)
-        except re.error as error:
-            found = f"{described(pattern)}, which is no regular expression: {error}"
-            self.report.add(where, found, "a name, a glob, or /a regular expression/")
-            return False
-        return True
+            found = read_pattern(pattern)
+            compiled(found)
+        except PatternError as error:
+            told = f"{described(pattern)}, which is no regular expression here: {error.problem}"
+            expected = "a name, a glob, or /a regular expression/"
+            self.report.add(where, told, expected, error.remedy)
+            return None
+        return found
 
     def _headers(self, given: Mapping[str, str], where: Where) -> dict[str, str]:
         found = {}
@@ -223,14 +228,14 @@ class GatewayReader:
         found = []
         for pattern, item in given.items():
             at = (*where, pattern)
-            said = fitting(item, _PRICE, at, self.report)
-            known = item if isinstance(item, dict) else {}
-            for key in ("input", "output") if item is None or known else ():
-                if key in known:
-                    continue
-                self.report.add(at, f"`{key}` is missing", "USD for a million tokens")
-            if self._compiled(pattern, at) and said.keys() >= {"input", "output"}:
-                found.append(PriceConfig(pattern, **said))
+            said = fitting(item, PRICE, at, self.report)
+            known = {} if item is None else item
+            for key in ("input", "output") if isinstance(known, dict) else ():
+                if key not in known:
+                    self.report.add(at, f"`{key}` is missing", "USD for a million tokens")
+            read = self._pattern(pattern, at)
+            if read is not None and said.keys() >= {"input", "output"}:
+                found.append(PriceConfig(read, **said))
         return tuple(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from checkrail.config.problems import Report, Where, described
@@ -13,6 +13,9 @@ from checkrail.engine.hook import FAILURE_KINDS
 
 Check = Callable[[Any, Where, Report], bool]
 """Says whether a value fits its place, and reports it if not."""
+
+Schema = Mapping[str, Any]
+"""What a check says in the words of JSON Schema, which may let more pass than the check does."""
 
 _REFERENCE = re.compile(r"[^\s:]+:[\w.]+|[^\s:]+\.py")
 
@@ -23,6 +26,7 @@ class Kind:
 
     expected: str
     fits: Callable[[Any], bool]
+    schema: Schema = field(default_factory=dict)
 
     def __call__(self, value: Any, where: Where, report: Report) -> bool:
         """Report a value that does not fit."""
@@ -37,6 +41,11 @@ class Choice:
     """One of a few words."""
 
     words: tuple[str, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """The words, for editors."""
+        return {"enum": [str(word) for word in self.words]}
 
     def __call__(self, value: Any, where: Where, report: Report) -> bool:
         """Report a word that is none of them, with the one that was probably meant."""
@@ -55,6 +64,16 @@ class ListOf:
     member: Check
     expected: str
     or_one: bool = False
+    most: int | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """The list, for editors."""
+        member = schema_of(self.member)
+        many: dict[str, Any] = {"type": "array", "items": member}
+        if self.most is not None:
+            many["maxItems"] = self.most
+        return {"anyOf": [member, many]} if self.or_one else many
 
     def __call__(self, value: Any, where: Where, report: Report) -> bool:
         """Report every member that does not fit."""
@@ -63,8 +82,18 @@ class ListOf:
         if not isinstance(value, list):
             report.add(where, f"found {described(value)}", self.expected)
             return False
+        if self.most is not None and len(value) > self.most:
+            report.add(where, f"a list of {len(value)}", f"{self.most} at most")
+            return False
         fits = [self.member(item, (*where, n), report) for n, item in enumerate(value)]
         return all(fits)
+
+
+def schema_of(check: Check) -> Schema:
+    """Return what a check says in the words of JSON Schema; nothing where it says none."""
+    schema: Schema = getattr(check, "schema", None) or _OF_FUNCTIONS.get(check, {})
+    expected = getattr(check, "expected", "")
+    return {"description": expected, **schema} if expected else schema
 
 
 def _is_number(value: Any) -> bool:
@@ -75,13 +104,22 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-text = Kind("a text", lambda value: isinstance(value, str) and bool(value.strip()))
-flag = Kind("true or false", lambda value: isinstance(value, bool))
-seconds = Kind("seconds, a number more than 0", lambda value: _is_number(value) and value > 0)
-whole = Kind("a whole number", _is_whole)
-count = Kind("a whole number, 0 or more", lambda value: _is_whole(value) and value >= 0)
+TEXT: Schema = {"type": "string", "pattern": r"\S"}
+MORE_THAN_0: Schema = {"type": "number", "exclusiveMinimum": 0}
+
+text = Kind("a text", lambda value: isinstance(value, str) and bool(value.strip()), TEXT)
+flag = Kind("true or false", lambda value: isinstance(value, bool), {"type": "boolean"})
+seconds = Kind(
+    "seconds, a number more than 0", lambda value: _is_number(value) and value > 0, MORE_THAN_0
+)
+whole = Kind("a whole number", _is_whole, {"type": "integer"})
+count = Kind(
+    "a whole number, 0 or more",
+    lambda value: _is_whole(value) and value >= 0,
+    {"type": "integer", "minimum": 0},
+)
 something = Kind("something", lambda value: value is not None)
-mapping = Kind("a mapping", lambda value: isinstance(value, dict))
+mapping = Kind("a mapping", lambda value: isinstance(value, dict), {"type": "object"})
 patterns = ListOf(text, "a pattern or a list of patterns", or_one=True)
 texts = ListOf(text, "a list of texts")
 command = ListOf(text, "a program and its arguments, as a list")
@@ -121,6 +159,23 @@ def on_error(value: Any, where: Where, report: Report) -> bool:
         else:
             fits &= behaviour(what, (*where, kind), report)
     return fits
+
+
+_OF_FUNCTIONS: Mapping[Check, Schema] = {
+    secret: TEXT,
+    secrets: {"type": "object", "additionalProperties": TEXT},
+    on_error: {
+        "anyOf": [
+            behaviour.schema,
+            {
+                "type": "object",
+                "properties": dict.fromkeys(FAILURE_KINDS, behaviour.schema),
+                "additionalProperties": False,
+            },
+        ]
+    },
+}
+"""What checks that are functions say to editors."""
 
 
 def is_reference(value: Any) -> bool:

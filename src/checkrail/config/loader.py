@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkrail.actions.outside import Outside
 from checkrail.config.agent_keys import blueprint_of
-from checkrail.config.agent_tools import CheckTools
-from checkrail.config.agents import AgentConfig
 from checkrail.config.builder import Builder
 from checkrail.config.document import FORMATS, Document, parse, read
 from checkrail.config.dotenv import set_in_environment
@@ -24,8 +22,7 @@ from checkrail.config.hook_section import build_hooks
 from checkrail.config.imports import Expected, load_object
 from checkrail.config.modules import files_of, importable, own_modules
 from checkrail.config.problems import Problem, Report, scrubbed
-from checkrail.config.project import is_foreign
-from checkrail.config.roster import Roster, agents_folder, blueprint_files
+from checkrail.config.project import agents_folder, blueprint_files, is_foreign
 from checkrail.config.server import ServerConfig
 from checkrail.config.server_reader import ServerReader
 from checkrail.config.settings import Settings, read_settings, top_level
@@ -33,6 +30,13 @@ from checkrail.config.targets import Importer
 from checkrail.config.variables import Variables, read_variables
 from checkrail.engine.errors import suggestion
 from checkrail.engine.hook import HookSpec
+
+if TYPE_CHECKING:
+    from checkrail.config.agent_tools import CheckTools
+    from checkrail.config.agents import AgentConfig
+
+AGENTS = frozenset({"agents", "graphs"})
+"""The sections of a file that have its agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,21 @@ class Loaded:
         """Import what the server needs of this file's project; see `load_object`."""
         roots = self.server.import_path
         return load_object(path, self.base, label, expected, roots=roots, secrets=self.secrets)
+
+    def load_state_types(self) -> list[type]:
+        """Import the types that `checkpointer.types` names."""
+        named = self.server.checkpointer.types
+        return [self.load_object(path, "checkpointer.types", type) for path in named]
+
+    def load_store_index(self) -> dict[str, Any] | None:
+        """Return `store.index`, with what embeds texts if that is of the project's files."""
+        index = self.server.store.index
+        if not index:
+            return None
+        embed = index["embed"]
+        if embed.rpartition(":")[0].endswith(".py"):  # others are models, as in openai:name
+            embed = self.load_object(embed, "store.index.embed")
+        return {**index, "embed": embed}
 
 
 def load(
@@ -144,11 +163,14 @@ def _loaded_with(
         top, variables.values, imports=bool(blueprints)
     )
     gateway = GatewayReader(environment).read(top)
-    importer = Importer(document.base, outside=outside or _outside(server))
-    reader = EntryReader(report, environment, settings.defaults)
+    importer = Importer(
+        document.base, outside=outside or _outside(server), allow=server.outbound.allow
+    )
     before = {*sys.modules.copy()}
     folders = (*settings.python_path, *server.import_path)
     with importable(settings.python_path, server.import_path):
+        settings = _with_default_model(settings, top.get("defaults"), environment, importer)
+        reader = EntryReader(report, environment, settings.defaults)
         reader.define(top.get("definitions"), ("definitions",))
         builder = Builder(report, importer, settings.defaults, _prefix(document.data))
         build_hooks(top.get("hooks"), ("hooks",), reader, builder)
@@ -176,6 +198,19 @@ def _loaded_with(
     )
 
 
+def _with_default_model(
+    settings: Settings, defaults: Any, environment: Environment, importer: Importer
+) -> Settings:
+    """Read the model of agents that name none, which may have to be imported."""
+    given = defaults.get("model") if isinstance(defaults, dict) else None
+    if given is None:
+        return settings
+    from checkrail.config.agents import read_default_model
+
+    model = read_default_model(given, environment, importer)
+    return replace(settings, defaults=replace(settings.defaults, model=model))
+
+
 def _outside(server: ServerConfig) -> Outside:
     """Give what hooks use where there is no server: the file says where they may go."""
     return Outside(secret=server.outbound.webhook_secret, allow=server.outbound.allow)
@@ -193,8 +228,12 @@ def _agents(
     check_tools: CheckTools | None,
     files: Iterable[Path],
 ) -> dict[str, AgentConfig]:
+    blueprint, files = blueprint_of(data), [*files]
+    if blueprint is None and not files and not (isinstance(data, dict) and AGENTS & data.keys()):
+        return {}
+    from checkrail.config.roster import Roster  # which a file of hooks alone does not need
+
     roster = Roster(builder.importer, check_tools)
-    blueprint = blueprint_of(data)
     if blueprint is not None:
         roster.blueprint_alone(data, blueprint, reader)
     elif isinstance(data, dict):

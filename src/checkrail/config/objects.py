@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.hook import FAILURE_KINDS, Hook, HookSpec, declare
 from checkrail.engine.points import CONTRACTS, Lane
 from checkrail.engine.registry import HookRegistry
+
+if TYPE_CHECKING:
+    from checkrail.config.agent_models import ModelConfig
 
 OnErrors = str | Mapping[str, str]
 
@@ -17,10 +20,11 @@ EXPECTED = "a RunHooks, a Hooks, a HookRegistry, a Hook, or a list of them"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds for hooks that do not say it themselves."""
+    """What holds for hooks and agents that do not say it themselves."""
 
     timeout: float | None = None
     on_error: OnErrors | None = None
+    model: ModelConfig | None = None
 
 
 NO_DEFAULTS = Defaults()

@@ -6,8 +6,9 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from checkrail.config.agent_keys import blueprint_of
 from checkrail.config.problems import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -19,12 +20,37 @@ OWN_FILES = ("checkrail.yaml", "checkrail.yml", "checkrail.json", "checkrail.tom
 OTHER_FILES = ("langgraph.json", "aegra.json")
 """Files of other servers, read as they are."""
 
+FOLDER = "agents"
+SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+_OF_PROJECTS = frozenset({"agents", "graphs", "server", "database", "data_dir"})
+
 _FOREIGN = re.compile(r"(langgraph|aegra)([._-].*)?\.json", re.IGNORECASE)
 
 
 def is_foreign(file: Path) -> bool:
     """Say whether a file was written for another server."""
     return _FOREIGN.fullmatch(file.name) is not None
+
+
+def agents_folder(file: Path | None, data: Any) -> Path | None:
+    """Give where the agents of a project have files of their own, if the file is a project's.
+
+    Other servers have other things in such a folder, and a file of hooks alone is no project.
+    """
+    if file is None or not isinstance(data, dict) or is_foreign(file):
+        return None
+    if blueprint_of(data) is not None:
+        return None
+    project = file.name in OWN_FILES or data.keys() & _OF_PROJECTS
+    return file.parent / FOLDER if project else None
+
+
+def blueprint_files(folder: Path | None) -> tuple[Path, ...]:
+    """Give the files of agents in a folder, in order; hidden ones belong to editors."""
+    if folder is None or not folder.is_dir():
+        return ()
+    found = (file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
+    return tuple(sorted(file for file in found if file.name[0] != "." and not file.is_dir()))
 
 
 def find_project(folder: str | Path = ".") -> Path:
@@ -63,6 +89,7 @@ def _references(loaded: Loaded) -> Iterator[tuple[str, str]]:
         yield "auth.path", server.auth.path
     yield "http.app", server.http.app
     yield "checkpointer.path", server.checkpointer.path
+    yield from (("checkpointer.types", path) for path in server.checkpointer.types)
 
 
 def _file(path: str, base: Path) -> Path | None:

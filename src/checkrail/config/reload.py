@@ -15,7 +15,7 @@ from checkrail.config.gateway import GatewayConfig
 from checkrail.config.loader import Loaded, load
 from checkrail.config.modules import anew
 from checkrail.config.problems import ConfigError, Problem
-from checkrail.config.roster import FOLDER, blueprint_files
+from checkrail.config.project import FOLDER, blueprint_files
 from checkrail.engine.errors import CheckrailError, HookRefusedError
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import Any
 
 from checkrail.config.agent_calls import check_calls
 from checkrail.config.agent_circles import problems
-from checkrail.config.agent_keys import blueprint_of
 from checkrail.config.agent_tools import CheckTools
 from checkrail.config.agents import AgentConfig, AgentReader
 from checkrail.config.builder import Builder
@@ -18,37 +17,13 @@ from checkrail.config.entries import EntryReader, Said
 from checkrail.config.environment import Environment
 from checkrail.config.hook_section import build_hooks
 from checkrail.config.problems import Report, Where, described
-from checkrail.config.project import OWN_FILES, is_foreign
+from checkrail.config.project import FOLDER
 from checkrail.config.targets import Importer
 from checkrail.engine.hook import HookSpec
 
-FOLDER = "agents"
-SUFFIXES = frozenset({".yaml", ".yml", ".json"})
-_OF_PROJECTS = frozenset({"agents", "graphs", "server", "database", "data_dir"})
 _BESIDE = frozenset({"name", "definitions", "$schema"})
 _FILE = ""
 """Stands for the file itself where its own hooks are looked at as those of an agent are."""
-
-
-def agents_folder(file: Path | None, data: Any) -> Path | None:
-    """Give where the agents of a project have files of their own, if the file is a project's.
-
-    Other servers have other things in such a folder, and a file of hooks alone is no project.
-    """
-    if file is None or not isinstance(data, dict) or is_foreign(file):
-        return None
-    if blueprint_of(data) is not None:
-        return None
-    project = file.name in OWN_FILES or data.keys() & _OF_PROJECTS
-    return file.parent / FOLDER if project else None
-
-
-def blueprint_files(folder: Path | None) -> tuple[Path, ...]:
-    """Give the files of agents in a folder, in order; hidden ones belong to editors."""
-    if folder is None or not folder.is_dir():
-        return ()
-    found = (file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
-    return tuple(sorted(file for file in found if file.name[0] != "." and not file.is_dir()))
 
 
 @dataclass(slots=True)
@@ -121,7 +96,8 @@ class Roster:
         hooks = {name: agent.hooks for name, agent in self.agents.items()}
         self.reports[_FILE] = outer.report
         self._note(_FILE, outer)
-        for agent, hook, told in problems({**hooks, _FILE: tuple(outer.specs.values())}):
+        own = tuple(outer.specs.values())
+        for agent, hook, told in problems({**hooks, _FILE: own}, self.agents):
             self.reports[agent].add(self._places[agent, hook], told)
 
     def _reader(self, entries: EntryReader) -> AgentReader:
@@ -131,7 +107,9 @@ class Roster:
             self._note(name, builder)
             return tuple(builder.specs.values())
 
-        return AgentReader(entries.environment, self.importer, hooks, self.check_tools)
+        return AgentReader(
+            entries.environment, self.importer, hooks, self.check_tools, entries.defaults.model
+        )
 
     def _note(self, agent: str, builder: Builder) -> None:
         """Remember where the hooks of an agent stand, each by the name of its own agent."""

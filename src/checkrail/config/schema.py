@@ -95,7 +95,9 @@ DEFAULTS: dict[str, Check] = {
     "timeout": seconds,
     "timeout_seconds": seconds,
     "on_error": on_error,
+    "model": anything,
 }
+"""What holds for hooks and agents that do not say it themselves."""
 
 ENV: dict[str, Check] = {"allow": texts, "file": text}
 

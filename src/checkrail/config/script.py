@@ -10,10 +10,10 @@ from checkrail.config.kinds import Check, Kind, anything, fitting, mapping, text
 from checkrail.config.problems import Report, Where, described
 from checkrail.engine.values import AssistantMessage, ToolCall
 
-_CALL: dict[str, Check] = {"tool": text, "args": mapping}
-_REPLY: dict[str, Check] = {
-    **_CALL,
-    "content": Kind("a text", lambda value: isinstance(value, str)),
+CALL: dict[str, Check] = {"tool": text, "args": mapping}
+REPLY: dict[str, Check] = {
+    **CALL,
+    "content": Kind("a text", lambda value: isinstance(value, str), {"type": "string"}),
     "tool_calls": anything,
 }
 
@@ -46,7 +46,7 @@ class Script:
             return ""
         if "tool" in given and "tool_calls" in given:
             self.report.add((*where, "tool"), "both `tool` and `tool_calls`", "one of them")
-        said = fitting(given, _REPLY, where, self.report)
+        said = fitting(given, REPLY, where, self.report)
         calls = self._calls(said.get("tool_calls", []), (*where, "tool_calls"))
         if "tool" in given or "args" in given:
             calls = [self._call(said, where, told="tool" in given)]
@@ -61,7 +61,7 @@ class Script:
         for number, item in enumerate(given):
             at = (*where, number)
             before = len(self.report.problems)
-            said = fitting(item, _CALL, at, self.report)
+            said = fitting(item, CALL, at, self.report)
             found.append(self._call(said, at, told=len(self.report.problems) > before))
         return found
 

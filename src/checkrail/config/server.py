@@ -12,10 +12,16 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class AuthConfig:
-    """Who may call: a `langgraph_sdk.Auth` object by its `path`, or whoever has an API key."""
+    """Who may call: a `langgraph_sdk.Auth` object by its `path`, or whoever has an API key.
+
+    `user_fields` are extra fields of such an object's users that are stored with their runs. With
+    `isolate: owner` users see what they made, whatever its handlers let through besides.
+    """
 
     path: str = ""
     keys: bool = False
+    user_fields: tuple[str, ...] = ()
+    isolate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +47,14 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointerConfig:
-    """How long threads keep their state, in minutes; `path` is a checkpointer of the user's own."""
+    """How long threads keep their state, in minutes; `path` is a checkpointer of the user's own.
+
+    `types` are built when a graph's state is read, beside those that its schemas name.
+    """
 
     path: str = ""
     ttl: Mapping[str, Any] | None = None
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +92,28 @@ class ApprovalsConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """How much one request, one run and one thread may take."""
+    """How much one connection, one request, one run and one thread may take.
 
+    Of connections and of an owner, 0 is no limit.
+    """
+
+    header_bytes: int = 64 * 1024
+    header_seconds: float = 30.0
+    body_seconds: float = 300.0
+    write_seconds: float = 60.0
+    connections_per_address: int = 1024
     body_bytes: int = 32 * MIB
     event_bytes: int = 16 * MIB
     events_per_run: int = 200_000
     bytes_per_run: int = 256 * MIB
     open_streams: int = 1000
     queued_per_thread: int = 1000
+    runs_per_batch: int = 1000
+    live_runs_per_owner: int = 10_000
+    threads_per_owner: int = 100_000
+    agents_per_owner: int = 1000
+    crons_per_owner: int = 1000
+    stored_bytes_per_owner: int = 64 * 1024 * MIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,21 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from checkrail.config.kinds import Check, Choice, Kind, ListOf, count, flag, seconds, text, texts
+from checkrail.config.kinds import (
+    MORE_THAN_0,
+    TEXT,
+    Check,
+    Choice,
+    Kind,
+    ListOf,
+    Schema,
+    count,
+    flag,
+    schema_of,
+    seconds,
+    text,
+    texts,
+)
 from checkrail.config.problems import Report, Where, described
 
 _TAG = re.compile(r"[\w.-]+")
@@ -16,7 +30,8 @@ def _is_tag(value: Any) -> bool:
     return isinstance(value, str) and _TAG.fullmatch(value) is not None
 
 
-TAGS = ListOf(Kind("a tag of letters, digits, - _ and .", _is_tag), "a list of tags")
+TAG = Kind("a tag of letters, digits, - _ and .", _is_tag, TEXT)
+TAGS = ListOf(TAG, "a list of tags")
 """Tags of runners, and those that runs demand of them."""
 
 JAVASCRIPT = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
@@ -27,31 +42,53 @@ def _is_positive(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-positive = Kind("a whole number, 1 or more", _is_positive)
-port = Kind("a port, 1 to 65535", lambda value: _is_positive(value) and value <= _PORTS)
-days = Kind("days, a number more than 0", seconds.fits)
-minutes = Kind("minutes, a number more than 0", seconds.fits)
+positive = Kind("a whole number, 1 or more", _is_positive, {"type": "integer", "minimum": 1})
+port = Kind(
+    "a port, 1 to 65535",
+    lambda value: _is_positive(value) and value <= _PORTS,
+    {"type": "integer", "minimum": 1, "maximum": _PORTS},
+)
+seconds_or_none = Kind(
+    "seconds, a number, 0 for no limit",
+    lambda value: count.fits(value) or seconds.fits(value),
+    {"type": "number", "minimum": 0},
+)
+days = Kind("days, a number more than 0", seconds.fits, MORE_THAN_0)
+minutes = Kind("minutes, a number more than 0", seconds.fits, MORE_THAN_0)
 
 
 def _is_name(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
 
 
-def reference(value: Any, where: Where, report: Report) -> bool:
-    """Check that a text names something in Python: whether it is there is not looked at."""
+class Reference:
+    """A text that names something in Python: whether it is there is not looked at."""
+
     expected = "./file.py:name or package.module:name"
-    if not text(value, where, report):
+    schema = TEXT
+
+    def __call__(self, value: Any, where: Where, report: Report) -> bool:
+        """Report a text that can name nothing."""
+        if not text(value, where, report):
+            return False
+        place, _, name = value.rpartition(":")
+        if (place or value).endswith(JAVASCRIPT):
+            found = f"{described(value)}, which is no Python"
+            report.add(where, found, self.expected, "graphs in JavaScript cannot be served here")
+        elif not place.isprintable() or not _is_name(name) or not place:
+            hint = f"write {value}:name" if value.endswith(".py") else ""
+            report.add(where, f"found {described(value)}", self.expected, hint)
+        else:
+            return True
         return False
-    place, _, name = value.rpartition(":")
-    if (place or value).endswith(JAVASCRIPT):
-        found = f"{described(value)}, which is no Python"
-        report.add(where, found, expected, "graphs in JavaScript cannot be served here")
-    elif not place.isprintable() or not _is_name(name) or not place:
-        hint = f"write {value}:name" if value.endswith(".py") else ""
-        report.add(where, f"found {described(value)}", expected, hint)
-    else:
-        return True
-    return False
+
+
+reference = Reference()
+
+
+def nullable(schema: Schema) -> Schema:
+    """Let nothing stand in a place, too."""
+    return {"anyOf": [schema, {"type": "null"}]}
 
 
 class Members:
@@ -60,6 +97,13 @@ class Members:
     def __init__(self, keys: Mapping[str, Check], left: frozenset[str] = frozenset()) -> None:
         self.keys = keys
         self.left = left
+
+    @property
+    def schema(self) -> Schema:
+        """The mapping, for editors: where nothing is said under a key, its default holds."""
+        known = {key: nullable(schema_of(check)) for key, check in self.keys.items()}
+        left = dict.fromkeys(sorted(self.left), True)
+        return {"type": "object", "properties": known | left, "additionalProperties": False}
 
     def __call__(self, value: Any, where: Where, report: Report) -> bool:
         """Report every member that does not fit."""
@@ -84,7 +128,8 @@ class Members:
 
 
 AUTH = Members(
-    {"path": reference, "keys": flag}, frozenset({"disable_studio_auth", "openapi", "cache"})
+    {"path": reference, "keys": flag, "user_fields": texts, "isolate": Choice(("owner",))},
+    frozenset({"disable_studio_auth", "openapi", "cache"}),
 )
 
 CORS = Members(
@@ -137,7 +182,14 @@ CHECKPOINT_TTL = Members(
         "sweep_limit": positive,
     },
 )
-CHECKPOINTER = Members({"path": reference, "ttl": CHECKPOINT_TTL}, frozenset({"serde"}))
+CHECKPOINTER = Members(
+    {
+        "path": reference,
+        "ttl": CHECKPOINT_TTL,
+        "types": ListOf(reference, "a list of types, such as ./state.py:Answer"),
+    },
+    frozenset({"serde"}),
+)
 
 RETENTION = Members(
     dict.fromkeys(
@@ -148,7 +200,22 @@ RETENTION = Members(
 APPROVALS = Members({"roles": ListOf(Choice(("admin", "member")), "a list of roles")})
 
 LIMITS = Members(
-    dict.fromkeys(
+    {
+        "header_bytes": count,
+        **dict.fromkeys(("header_seconds", "body_seconds", "write_seconds"), seconds_or_none),
+        **dict.fromkeys(
+            (
+                "connections_per_address",
+                "live_runs_per_owner",
+                "threads_per_owner",
+                "agents_per_owner",
+                "crons_per_owner",
+                "stored_bytes_per_owner",
+            ),
+            count,
+        ),
+    }
+    | dict.fromkeys(
         (
             "body_bytes",
             "event_bytes",
@@ -156,6 +223,7 @@ LIMITS = Members(
             "bytes_per_run",
             "open_streams",
             "queued_per_thread",
+            "runs_per_batch",
         ),
         positive,
     )

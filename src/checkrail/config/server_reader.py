@@ -34,7 +34,7 @@ _EXPECTED = "postgresql://user:password@host/name or sqlite:///file"
 _LEAST_SECRET = 8
 _DEFAULT = ServerConfig()
 _IMPORTING = ("graphs", "agents", "auth", "http", "dependencies")
-_OUTBOUND = keys.Members({"allow": texts, "webhook_secret": secret})
+OUTBOUND = keys.Members({"allow": texts, "webhook_secret": secret})
 
 
 class ServerReader:
@@ -61,9 +61,7 @@ class ServerReader:
             auth=self._auth(top),
             http=self._http(top),
             store=self._store(top),
-            checkpointer=CheckpointerConfig(
-                **self._section("checkpointer", keys.CHECKPOINTER, top)
-            ),
+            checkpointer=self._checkpointer(top),
             retention=RetentionConfig(**self._section("retention", keys.RETENTION, top)),
             outbound=self._outbound(top),
             limits=LimitsConfig(**self._section("limits", keys.LIMITS, top)),
@@ -95,7 +93,8 @@ class ServerReader:
         if top.get("auth") is None:
             return None
         before = len(self.report.problems)
-        auth = AuthConfig(**self._section("auth", keys.AUTH, top))
+        said = self._section("auth", keys.AUTH, top)
+        auth = AuthConfig(**said | {"user_fields": tuple(said.get("user_fields") or ())})
         if len(self.report.problems) == before and bool(auth.path) == auth.keys:
             found = "both `path` and `keys`" if auth.path else "`path` is missing"
             self.report.add(("auth",), found, "path: ./auth.py:auth, or keys: true")
@@ -121,7 +120,7 @@ class ServerReader:
         return StoreConfig(**_with_members(said, "ttl", keys.STORE_TTL))
 
     def _outbound(self, top: Mapping[str, Any]) -> OutboundConfig:
-        said = self._section("outbound", _OUTBOUND, top)
+        said = self._section("outbound", OUTBOUND, top)
         for number, item in enumerate(said.get("allow", ())):
             self._check_place(item, ("outbound", "allow", number))
         given = said.get("webhook_secret")
@@ -129,6 +128,10 @@ class ServerReader:
             allow=tuple(said.get("allow", ())),
             webhook_secret=None if given is None else self._webhook_secret(given),
         )
+
+    def _checkpointer(self, top: Mapping[str, Any]) -> CheckpointerConfig:
+        said = self._section("checkpointer", keys.CHECKPOINTER, top)
+        return CheckpointerConfig(**{**said, "types": tuple(said.get("types", ()))})
 
     def _approvals(self, top: Mapping[str, Any]) -> ApprovalsConfig:
         said = self._section("approvals", keys.APPROVALS, top)

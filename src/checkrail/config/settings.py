@@ -17,7 +17,7 @@ from checkrail.config.schema import DEFAULTS, OTHER_PARTS, OTHER_SERVERS, TOP
 from checkrail.engine.points import ALIASES, HookPoint
 from checkrail.engine.records import History
 
-_FOLDERS = ListOf(text, "a list of folders", or_one=True)
+FOLDERS = ListOf(text, "a list of folders", or_one=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _defaults(given: Any, report: Report) -> Defaults:
 
 def _python_path(given: Any, base: Path, report: Report) -> tuple[Path, ...]:
     where = ("python_path",)
-    if given is None or not _FOLDERS(given, where, report):
+    if given is None or not FOLDERS(given, where, report):
         return ()
     if isinstance(given, str):
         return _folder(given, where, base, report)

@@ -22,6 +22,8 @@ from checkrail.engine.points import CONTRACTS, Decision, Lane, places
 
 BUILTIN_MODULE = "checkrail.builtin"
 REFUSING = frozenset({Decision.BLOCK, Decision.ASK, Decision.FAIL})
+CLOSED = frozenset({"redact", "retry"})
+"""Rules that are no gates, and yet must not let pass what they could not judge."""
 _TOLD_BY = ("path", "builtin", "agent_name", "url", "command")
 _OUTSIDE = frozenset({"http", "agent"})
 """Types that call others: while such a hook is off, nothing that it needs has to be there."""
@@ -71,7 +73,9 @@ class Importer:
     """Imports what a file names, and remembers which files that were.
 
     A Python file in a package, or below one of the `roots`, is imported as a part of that package.
-    `outside` is what hooks of services and agents are made with.
+    `outside` is what hooks of services and agents are made with; `allow` are the places that the
+    file lists for them. What an agent that a request made sends to places of its own is signed as
+    its `signer`'s; `lent` are the definitions that are not.
     """
 
     base: Path
@@ -79,6 +83,9 @@ class Importer:
     outside: Outside = field(default_factory=Outside)
     files: set[Path] = field(default_factory=set)
     broken: dict[str, ActionError] = field(default_factory=dict)
+    allow: tuple[str, ...] | None = None
+    signer: tuple[str, ...] = ()
+    lent: frozenset[str] = frozenset()
 
     def path(self, reference: str) -> Any:
         """Import what `./file.py:name` or `package.module:name` names."""
@@ -252,6 +259,9 @@ def _action(entry: Entry, importer: Importer, defaults: Defaults) -> Target:
     if entry.type in _OUTSIDE and is_off(entry.said.keys):
         return stand_in(entry)
     fields = fields_of(entry.said.keys, action.fields, defaults)
+    warning = UNSERVED if action.served and not importer.outside.serving else ""
+    if importer.allow is not None and isinstance(url := fields.get("url"), str):
+        warning = _place_warning(url, importer.allow, importer.outside)
     own = action.fields.model_fields.get("timeout_seconds")
     fn, decisions = action.build(
         fields,
@@ -259,6 +269,7 @@ def _action(entry: Entry, importer: Importer, defaults: Defaults) -> Target:
         importer.base,
         outside=importer.outside,
         timeout=entry.get("timeout", defaults.timeout),
+        signer=() if _is_lent(entry, importer) else importer.signer,
     )
     return Target(
         fn,
@@ -266,11 +277,35 @@ def _action(entry: Entry, importer: Importer, defaults: Defaults) -> Target:
         entry.type,
         decisions,
         lane=_lane(entry, decisions),
-        on_error=_closed(entry) if "redact" in fields else None,
+        on_error=_closed(entry) if fields.keys() & CLOSED else None,
         redacts="redact" in fields,
         timeout=own.default if own else None,
-        warning=UNSERVED if action.served and not importer.outside.serving else "",
+        warning=warning,
     )
+
+
+def _place_warning(url: str, allow: Sequence[str], outside: Outside) -> str:
+    """Raise `ActionError` if no request may go to a URL; return what is said of this machine."""
+    from checkrail.actions.allowlist import AllowList
+    from checkrail.actions.destinations import destination
+    from checkrail.actions.outbound_errors import OutboundRefused
+
+    if outside.outbound is not None:
+        outside.outbound.check(url)
+        return ""
+    where = destination(url)
+    AllowList(allow, dev=True).check(where)
+    try:
+        AllowList(allow).check(where)
+    except OutboundRefused as error:
+        return "" if outside.serving else f"{error.problem}; `checkrail dev` alone allows it"
+    return ""
+
+
+def _is_lent(entry: Entry, importer: Importer) -> bool:
+    """Whether the place that a hook calls was named by the project, and not by the agent."""
+    section, *names = entry.said.at.get("url", ("",))
+    return section == "definitions" and names[0] in importer.lent
 
 
 def _lane(entry: Entry, decisions: frozenset[Decision] | None) -> str | None:
@@ -282,6 +317,6 @@ def _lane(entry: Entry, decisions: frozenset[Decision] | None) -> str | None:
 
 
 def _closed(entry: Entry) -> str | None:
-    """Let a redaction that fails block, where that can be: what it was to hide must not pass."""
+    """Return `block` where a point can block: what a failed hook was to stop must not pass."""
     able = all(CONTRACTS[place.point].block for place in places(entry.point))
     return "block" if able and entry.get("lane") != Lane.OBSERVE else None

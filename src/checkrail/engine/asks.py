@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from checkrail.engine.containment import contained
 from checkrail.engine.dispatch import Dispatch, log
-from checkrail.engine.errors import InvalidOutcomeError
+from checkrail.engine.errors import ControlFlow, InvalidOutcomeError, error_type
 from checkrail.engine.outcomes import UNSET, Ask, Block, Fail
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import digest
@@ -56,7 +57,7 @@ class NoAnswer(TimeoutError):
     """Raised by a handler that keeps the time: nobody has answered while they could."""
 
 
-class AnswerLater(BaseException):
+class AnswerLater(ControlFlow):
     """Raised by a handler to leave the work until there is an answer; it is no error.
 
     The dispatch is given up. Whoever fired it fires it again, and the handler then knows more.
@@ -135,7 +136,7 @@ async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> tuple[Block | Fail | 
         return _meaning(ask.on_timeout, silent, "ask_timeout"), "timeout"
     except Exception as error:  # noqa: BLE001 - the handler is the user's; no answer is no approval
         log.exception("the approval handler failed on the question of %s", bound.where)
-        told = f"{reason}: the question could not be put ({type(error).__name__})"
+        told = f"{reason}: the question could not be put ({error_type(error)})"
         return Block(told, 500, "ask_failed"), "failed"
     if approval is None:
         return Block(f"{reason}, but there is nobody to ask", 403, "ask_unanswered"), "nobody"
@@ -156,7 +157,8 @@ async def _answer(d: Dispatch, bound: Bound, question: Question) -> object:
     limit = None if getattr(handler, "keeps_time", False) else question.timeout
     try:
         async with asyncio.timeout(limit) as patience:
-            return await handler(question)
+            with contained():
+                return await handler(question)
     except TimeoutError as error:
         if patience.expired() or isinstance(error, NoAnswer):
             raise

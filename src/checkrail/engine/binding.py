@@ -14,7 +14,18 @@ from checkrail.engine.errors import HookRefusedError
 from checkrail.engine.event import variant
 from checkrail.engine.hook import FAILURE_KINDS, HookSpec
 from checkrail.engine.matchers import TOOL_POINTS, matcher
-from checkrail.engine.outcomes import Outcome
+from checkrail.engine.outcomes import (
+    Ask,
+    Block,
+    Continue,
+    Fail,
+    Outcome,
+    Reject,
+    RejectRun,
+    Replace,
+    Retry,
+    Stop,
+)
 from checkrail.engine.points import CONTRACTS, Contract, Decision, HookPoint, Lane, Place
 
 if typing.TYPE_CHECKING:
@@ -36,6 +47,12 @@ SPAWNERS = frozenset(
         "wait_for",
     },
 )
+
+OUTCOMES: Mapping[str, type[Outcome | Reject]] = {
+    kind.__name__: kind
+    for kind in (Ask, Block, Continue, Fail, Reject, RejectRun, Replace, Retry, Stop)
+}
+REFUSING = frozenset({Decision.BLOCK, Decision.FAIL, Decision.ASK})
 
 SYNC, SYNC_VALUE, ASYNC, ASYNC_VALUE = range(4)
 
@@ -87,6 +104,15 @@ class Bound:
     def where(self) -> str:
         """The hook and its point, as messages name them."""
         return f"hook {self.spec.name!r} at {self.point}"
+
+    def on_error(self, kind: str) -> str:
+        """Return what a kind of failure does, as it was declared.
+
+        At a finish hook `block` stands for a louder log: the run is over.
+        """
+        if self.declared == "on_run_finish":
+            return self.spec.on_error.get(kind, "continue")
+        return self.policy.get(kind, "continue")
 
 
 def _spawns(code: Any) -> bool:
@@ -146,13 +172,58 @@ def _annotated(fn: Any) -> frozenset[Decision]:
         returned = typing.get_type_hints(getattr(fn, "__func__", fn)).get("return")
     except Exception:  # noqa: BLE001 - annotations are the user's, and may name anything
         return frozenset()
-    kinds = typing.get_args(returned) or (returned,)
-    found = {
-        kind.decision
-        for kind in kinds
-        if isinstance(kind, type) and issubclass(kind, Outcome) and hasattr(kind, "decision")
-    }
-    return frozenset(found) - {Decision.CONTINUE}
+    return frozenset(_decisions_in(returned)) - {Decision.CONTINUE}
+
+
+def _decisions_in(hint: Any) -> typing.Iterator[Decision]:
+    """Yield the decisions that a type names, also inside unions and awaitables."""
+    kind = typing.get_origin(hint) or hint
+    if isinstance(kind, type) and issubclass(kind, Outcome):
+        if hasattr(kind, "decision"):
+            yield kind.decision
+        return
+    for inner in typing.get_args(hint):
+        yield from _decisions_in(inner)
+
+
+def fail_open_advice(bound: Bound) -> tuple[str, str, str] | None:
+    """Return what is risky about a Python hook that refuses but fails open, and its remedy.
+
+    The remedy is an option, and what it should be.
+    """
+    spec = bound.spec
+    open_lane = bound.lane is Lane.TRANSFORM and bound.policy["error"] == "continue"
+    if not open_lane or spec.on_error or spec.mode != "enforce" or spec.target_type != "python":
+        return None
+    said = _annotated(spec.fn) | frozenset(_named_decisions(spec.fn))
+    if not bound.contract.decisions & said & REFUSING:
+        return None
+    problem = f"it can refuse, but in lane {bound.lane} its failure or timeout lets the work go on"
+    return problem, *(("on_error", "block") if Decision.CONTINUE in said else ("lane", "gate"))
+
+
+def _named_decisions(fn: Any) -> typing.Iterator[Decision]:
+    """Guess the decisions of a function by the names that its code uses."""
+    while hasattr(fn, "func"):
+        fn = fn.func
+    fn = inspect.unwrap(fn)
+    if not hasattr(fn, "__code__") and not hasattr(fn, "__func__"):
+        fn = getattr(fn, "__call__", fn)  # noqa: B004 - the bound method is wanted
+    fn = getattr(fn, "__func__", fn)
+    known = getattr(fn, "__globals__", {})
+    for name in _code_names(getattr(fn, "__code__", None)):
+        found = known.get(name, OUTCOMES.get(name))
+        if isinstance(found, type) and issubclass(found, Reject):
+            yield Decision.BLOCK
+        elif isinstance(found, type) and issubclass(found, Outcome):
+            yield from _decisions_in(found)
+
+
+def _code_names(code: Any) -> typing.Iterator[str]:
+    if isinstance(code, types.CodeType):
+        yield from (*code.co_names, *code.co_freevars)
+        for inner in code.co_consts:
+            yield from _code_names(inner)
 
 
 def _refuse(bound: Bound, problem: str, remedy: str) -> typing.NoReturn:
@@ -165,7 +236,7 @@ def _policy(bound: Bound) -> Mapping[str, str]:
         return dict.fromkeys(FAILURE_KINDS, "continue")
     closed = bound.lane is Lane.GATE or bound.point is HookPoint.BEFORE_RUN
     policy = dict.fromkeys(FAILURE_KINDS, "block" if closed else "continue")
-    policy["invalid"] = "fail" if bound.contract.block else "continue"
+    policy["invalid"] = "fail"
     return policy | dict(bound.spec.on_error)
 
 

@@ -15,6 +15,7 @@ from checkrail.engine.binding import ASYNC, ASYNC_VALUE, SYNC_VALUE
 from checkrail.engine.dispatch import NOT_NESTED, Dispatch, Mark, Nesting, Ruling
 from checkrail.engine.event import NOTHING_MORE, Event, EventDraft, variant
 from checkrail.engine.outcomes import Fail
+from checkrail.engine.overruns import note_overruns
 from checkrail.engine.points import Lane
 from checkrail.engine.settle import Step, answered, fell, rest
 from checkrail.engine.verdict import (
@@ -42,7 +43,7 @@ CURRENT: ContextVar[Dispatch | Mark] = ContextVar("checkrail_dispatch")
 """The dispatch whose hook is at work: what it fires in turn is a hook's own work."""
 
 
-async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:  # noqa: C901, PLR0915
+async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:  # noqa: C901, PLR0912, PLR0915
     """Call the hooks at a point, and give the verdict.
 
     This and `walk` are the way that every event takes, so what they make is made in place.
@@ -98,6 +99,8 @@ async def fire(scope: Scope, point: str, value: Any, **context: Any) -> Verdict:
         if d.sent is not None:
             d.flush()
         d.event = None  # type: ignore[assignment]
+    if perf_counter() - d.trace[1] >= chain.least_timeout:
+        note_overruns(d.trace)
     ruling: Ruling | None = d.ruling
     if ruling is not None:
         ruling.subject = d.value
@@ -238,6 +241,8 @@ async def alone(d: Dispatch) -> None:
         CURRENT.reset(token)
         d.flush()
         d.event = None  # type: ignore[assignment]
+    if perf_counter() - d.trace[1] >= d.chain.least_timeout:
+        note_overruns(d.trace)
 
 
 def nest(d: Dispatch, parent: Dispatch | Mark) -> None:

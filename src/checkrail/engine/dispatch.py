@@ -9,6 +9,7 @@ from operator import length_hint
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from checkrail.engine.containment import ends_process
 from checkrail.engine.event import variant
 from checkrail.engine.outcomes import UNSET, Ask, Outcome
 from checkrail.engine.points import Decision, Lane
@@ -290,7 +291,9 @@ class Dispatch:
                 try:
                     deque(map(sink, left), maxlen=0)  # the quickest loop there is
                     break
-                except Exception:
+                except BaseException as error:
+                    if ends_process(error):
+                        raise
                     lost = records[-length_hint(left) - 1]
                     log.exception("a record sink failed; %r is lost to it", lost)
 

@@ -6,7 +6,39 @@ from collections.abc import Iterable
 
 
 class CheckrailError(Exception):
-    """The base of all errors that Checkrail raises itself."""
+    """The base of all errors that Checkrail raises itself.
+
+    `public` is what may be said of it to whoever asked for the work; the rest is for the log.
+    """
+
+    public: str = ""
+
+
+class CodeExited(CheckrailError):
+    """Somebody's code raised what is no `Exception`: `error` is what it was."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        super().__init__(error)
+
+    def __str__(self) -> str:
+        if isinstance(self.error, SystemExit):
+            code = "" if self.error.code is None else repr(self.error.code)
+            return f"called sys.exit({code}){self._place()}"
+        return f"raised {type(self.error).__name__}{self._place()}"
+
+    def _place(self) -> str:
+        """Return the function that raised it, which is the one to look at."""
+        trace = self.error.__traceback__
+        if trace is None:
+            return ""
+        while trace.tb_next is not None:
+            trace = trace.tb_next
+        return f" in {trace.tb_frame.f_code.co_name}, line {trace.tb_lineno}"
+
+
+class ControlFlow(BaseException):
+    """The base of what is raised to leave some work, and is no error."""
 
 
 class UnknownPointError(CheckrailError, LookupError):
@@ -45,17 +77,26 @@ class UnreachableError(CheckrailError):
     """What a hook depends on could not be reached."""
 
 
+class TimedOutError(CheckrailError):
+    """What a hook waited for took longer than it may: raise it in a hook, and that timed out."""
+
+
+def error_type(error: BaseException | None) -> str:
+    """Return the name of an error's type, of the original's where it was contained."""
+    return type(error.error if isinstance(error, CodeExited) else error).__name__
+
+
 def told(error: BaseException) -> str:
     """Say what an exception says, after its name."""
     try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - one that cannot be shown is still a failure
-        return type(error).__name__
+        return f"{error_type(error)}: {error}"
+    except BaseException:  # noqa: BLE001 - one that cannot be shown is still a failure
+        return error_type(error)
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Say which known name was probably meant, or nothing."""
+def suggestion(name: str, known: Iterable[str], alike: float = 0.6) -> str:
+    """Say which known name was probably meant, or nothing: it has to be `alike`, from 0 to 1."""
     import difflib  # slow to import, and only needed where something is wrong
 
-    near = difflib.get_close_matches(name, [str(item) for item in known], n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, [str(item) for item in known], n=1, cutoff=alike)
     return f" (did you mean {near[0]!r}?)" if near else ""

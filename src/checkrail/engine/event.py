@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from checkrail.engine.errors import suggestion
 from checkrail.engine.frozen import FrozenDict, FrozenError
-from checkrail.engine.values import User, Value
+from checkrail.engine.values import AssistantMessage, User, Value
 
 if TYPE_CHECKING:
     from checkrail.engine.dispatch import Dispatch
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 V_co = TypeVar("V_co", covariant=True)
 
 NO_CONFIG: Mapping[str, Any] = FrozenDict({})
+
+LIVE = "checkrail.live"
+"""In the metadata of an event of an agent loop: the loop's own state."""
+
+ORIGINAL = "original_parameters"
+"""In the metadata of an event after a run: what was asked for, before hooks changed it."""
 
 
 def wall(moment: float) -> float:
@@ -177,8 +183,12 @@ class Event(EventDraft[V_co]):
 
     @property
     def model(self) -> str | None:
-        """The model at work: the value's own, else the context's."""
-        return getattr(self.value, "model", None) or self._d.scope.context.model
+        """The model at work: a request's own; of an answer, the one that was asked.
+
+        The name under which it answered is `value.model`.
+        """
+        own, asked = getattr(self.value, "model", None), self._d.scope.context.model
+        return asked or own if isinstance(self.value, AssistantMessage) else own or asked
 
     @property
     def provider(self) -> str | None:
@@ -199,6 +209,14 @@ class Event(EventDraft[V_co]):
     def metadata(self) -> Mapping[str, Any]:
         """What the caller added."""
         return self._d.scope.context.metadata
+
+
+def notes_of(event: Event[Any]) -> dict[str, Any]:
+    """Return what hooks and hosts of one piece of work note for each other, by their names.
+
+    It is shared by all events of that work and is no part of any of them.
+    """
+    return event._d.scope.notes
 
 
 NOTHING_MORE: tuple[Mapping[str, Any], None] = (NO_CONFIG, None)

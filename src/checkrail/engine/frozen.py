@@ -1,8 +1,13 @@
-"""Containers that cannot be changed, and are still dicts and lists to everybody else."""
+"""Containers that cannot be changed, and are still dicts and lists to everybody else.
+
+They keep a hook from changing what others see by mistake. They are no sandbox: what writes into
+dicts and lists from C (`heapq`, `exec` with a dict of its own) and what goes around a class
+(`dict.__setitem__`, `object.__setattr__`) cannot be refused by a subclass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, Self, SupportsIndex, TypeVar
 
 _K = TypeVar("_K")
@@ -37,6 +42,7 @@ class FrozenDict(dict[_K, _V]):
         """Filled by `__new__`, so that a second call changes nothing."""
 
     __setitem__ = __delitem__ = __ior__ = _refuse
+    __setattr__ = __delattr__ = _refuse  # another `__class__` would have methods that change it
     clear = pop = popitem = setdefault = update = _refuse
 
     def __deepcopy__(self, _memo: object) -> dict[_K, _V]:
@@ -61,6 +67,7 @@ class FrozenList(list[_V]):
         """Filled by `__new__`, so that a second call changes nothing."""
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    __setattr__ = __delattr__ = _refuse
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse
 
     def __deepcopy__(self, _memo: object) -> list[_V]:
@@ -94,8 +101,8 @@ def _freeze(value: Any) -> Any:
         return FrozenDict({key: _freeze(item) for key, item in value.items()})
     if isinstance(value, list):
         return FrozenList([_freeze(item) for item in value])
-    if type(value) is tuple:
-        return tuple(_freeze(item) for item in value)
+    if isinstance(value, tuple):
+        return _tuple_like(value, map(_freeze, value))
     if isinstance(value, (set, frozenset)):
         return frozenset(value)
     if isinstance(value, bytearray):
@@ -109,6 +116,14 @@ def thaw(value: Any) -> Any:
         return {key: thaw(item) for key, item in value.items()}
     if isinstance(value, list):
         return [thaw(item) for item in value]
-    if type(value) is tuple:
-        return tuple(thaw(item) for item in value)
+    if isinstance(value, tuple):
+        return _tuple_like(value, map(thaw, value))
     return value
+
+
+def _tuple_like(value: tuple[Any, ...], items: Iterable[Any]) -> Any:
+    """Return a tuple of the same kind with other items; a named one keeps its names."""
+    make = getattr(value, "_make", None)
+    if make is not None:
+        return make(items)
+    return tuple(items) if type(value) is tuple else value

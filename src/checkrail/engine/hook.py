@@ -13,12 +13,16 @@ from checkrail.engine.event import NO_CONFIG, Event
 from checkrail.engine.frozen import freeze
 from checkrail.engine.matchers import FIELDS, Pattern, compiled, patterns
 from checkrail.engine.outcomes import Outcome
-from checkrail.engine.points import Decision, Lane, Place, places
+from checkrail.engine.points import CONTRACTS, Decision, HookPoint, Lane, Place, places
 
 if TYPE_CHECKING:
     from datetime import timedelta
+    from enum import Enum
 
-OnError = Literal["continue", "block"]
+LaneName = Literal["transform", "gate", "observe"]
+OnError = Literal["continue", "ignore", "block"]
+FailureKind = Literal["error", "timeout", "unreachable", "invalid"]
+OnErrors = OnError | Mapping[FailureKind, OnError]
 Mode = Literal["enforce", "shadow", "off"]
 Answer = Outcome | None
 When = Callable[..., Any]
@@ -88,15 +92,18 @@ class Hook:
 
     `execute(event)` is called at every point in `points`. With a second parameter it gets the
     value there, or, if that parameter is called `ctx`, the ids that the event belongs to.
+    Its name, its points (`points` or `hook_points`) and its options are attributes, properties,
+    or methods without parameters, which are called once, when it is registered.
     """
 
-    name: str = ""
-    points: Iterable[str] = ()
-    lane: str | None = None
-    priority: int = DEFAULT_PRIORITY
-    timeout: float | timedelta | None = DEFAULT_TIMEOUT
-    on_error: str | Mapping[str, str] | None = None
-    failure_mode: str | None = None
+    name: str | Callable[[], str] = ""
+    points: Iterable[str] | Callable[[], Iterable[str]] = ()
+    lane: LaneName | Callable[[], LaneName | None] | None = None
+    priority: int | Callable[[], int] = DEFAULT_PRIORITY
+    timeout: float | timedelta | Callable[[], float | timedelta | None] | None = DEFAULT_TIMEOUT
+    on_error: OnErrors | Callable[[], OnErrors | None] | None = None
+    failure_mode: str | Enum | Callable[[], str | Enum | None] | None = None
+    mode: Mode | Callable[[], Mode] | None = None
 
     execute: Callable[..., Answer | Awaitable[Answer]]
 
@@ -153,7 +160,8 @@ def declare(
 ) -> HookSpec:
     """Read what somebody registers into a `HookSpec`, or refuse it.
 
-    A callable may carry what holds unless said: `hook_points` and `hook_options`.
+    A callable may carry what holds unless said: `hook_points` and `hook_options`; and in
+    `hook_reads(config)` the types of the values that it reads, if it cannot stand anywhere else.
     """
     own_name, own_points, own_options = _carried(hook, options)
     given = name or own_name
@@ -164,6 +172,7 @@ def declare(
     found = _once(place for point in tuple(points) or own_points for place in places(point))
     if not found:
         raise HookRefusedError(given, "it names no point", "Name at least one, such as before_run")
+    _check_readable(given, hook, found, options)
     return HookSpec(
         name=given,
         named=bool(name) or isinstance(hook, Hook),
@@ -188,7 +197,11 @@ def _carried(
 ) -> tuple[str, tuple[str, ...], Mapping[str, Any]]:
     """Give the name, the points and the options that a hook brings along itself."""
     if isinstance(hook, Hook):
-        return hook.name or type(hook).__name__, _class_points(hook), _class_options(hook)
+        name = _attribute(hook, "name") or type(hook).__name__
+        if not isinstance(name, str):
+            remedy = "Give a text, as an attribute or from a method without parameters"
+            raise HookRefusedError(type(hook).__name__, f"its name is {name!r}", remedy)
+        return name, _class_points(hook), _class_options(hook)
     options: Mapping[str, Any] = getattr(hook, "hook_options", {})
     if said.get("background"):  # which stands in a lane of its own
         options = {key: value for key, value in options.items() if key != "lane"}
@@ -206,13 +219,19 @@ def _once(found: Iterable[Place]) -> tuple[Place, ...]:
 
 
 def _class_options(hook: Hook) -> dict[str, Any]:
-    said = {key: getattr(hook, key) for key in OPTIONS if hasattr(hook, key)}
+    said = {key: _attribute(hook, key) for key in OPTIONS if hasattr(hook, key)}
     return {key: value for key, value in said.items() if value is not getattr(Hook, key, None)}
 
 
 def _class_points(hook: Hook) -> tuple[str, ...]:
-    points = hook.points
+    points = _attribute(hook, "points") or _attribute(hook, "hook_points") or ()
     return (points,) if isinstance(points, str) else tuple(points)
+
+
+def _attribute(hook: Hook, key: str) -> Any:
+    """Return what a hook says of itself, by an attribute or by a method of that name."""
+    found = getattr(hook, key, None)
+    return found() if callable(found) and key != "when" else found
 
 
 def _class_call(hook: Hook, name: str) -> Callable[..., Any]:
@@ -229,6 +248,7 @@ def _class_call(hook: Hook, name: str) -> Callable[..., Any]:
                 answer = await answer
             return cast("Answer", answer)
 
+        vars(with_context)["func"] = execute  # as a partial has it: what is called is shown
         return with_context
     return execute
 
@@ -256,6 +276,23 @@ def _check_callable(name: str, fn: Any) -> None:
         raise HookRefusedError(name, "it is a class, not an instance", remedy)
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise HookRefusedError(name, "it is a generator", "Return the decision, do not yield it")
+
+
+def _check_readable(
+    name: str, hook: Any, found: Iterable[Place], options: Mapping[str, Any]
+) -> None:
+    """Refuse a hook at a point whose value it says that it cannot read."""
+    types_read = getattr(hook, "hook_reads", None)
+    reads: tuple[type, ...] = () if types_read is None else types_read(options.get("config") or {})
+    readable = [point for point in HookPoint if issubclass(CONTRACTS[point].value, reads)]
+    for place in found if reads else ():
+        if place.point not in readable:
+            types = " or ".join(kind.__name__ for kind in reads)
+            carried = CONTRACTS[place.point].value
+            carries = "data of any shape" if carried is object else carried.__name__
+            problem = f"it reads {types}, but {place.point} carries {carries}"
+            remedy = f"Register it at {', '.join(readable)}"
+            raise HookRefusedError(name, problem, remedy)
 
 
 def _check_options(name: str, options: Mapping[str, Any]) -> None:

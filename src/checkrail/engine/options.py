@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from enum import Enum
 from typing import Any, TypedDict
 
+from checkrail.engine.hook import FailureKind, LaneName, Mode, OnError
 from checkrail.engine.matchers import Pattern
-from checkrail.engine.points import Decision
+from checkrail.engine.points import Decision, Lane
 
 Patterns = Pattern | Iterable[Pattern]
 
@@ -15,7 +17,7 @@ Patterns = Pattern | Iterable[Pattern]
 class HookOptions(TypedDict, total=False):
     """How a hook is to be treated; what is not said has a default."""
 
-    lane: str | None
+    lane: LaneName | Lane | None
     priority: int
     tools: Patterns
     agents: Patterns
@@ -26,9 +28,9 @@ class HookOptions(TypedDict, total=False):
     when: Callable[..., Any] | None
     timeout: float | timedelta | None
     timeout_seconds: float
-    on_error: str | Mapping[str, str] | None
-    failure_mode: str
-    mode: str
+    on_error: OnError | Mapping[FailureKind, OnError] | None
+    failure_mode: str | Enum
+    mode: Mode
     enabled: bool
     max_retries: int
     background: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +25,7 @@ class Chain:
     """The hooks of one point, in the order in which they are called.
 
     `marks` says that hooks may start tasks, each of which is to remember whose work it is.
+    In less than its `least_timeout` no hook can have overrun its own.
     """
 
     contract: Contract
@@ -32,6 +34,7 @@ class Chain:
     lanes: Lanes
     marks: bool
     background: tuple[Entry, ...]
+    least_timeout: float
 
     def narrowed(self, hooks: Container[Bound]) -> Chain:
         """Give the chain with some of its hooks only."""
@@ -91,7 +94,9 @@ def _assembled(contract: Contract, by_lane: dict[Lane, tuple[Entry, ...]]) -> Ch
     lanes = tuple((lane, by_lane[lane]) for lane in Lane if by_lane[lane])
     if background and not by_lane[Lane.OBSERVE]:
         lanes = (*lanes, (Lane.OBSERVE, ()))
-    return Chain(contract, contract.point, EXACT_TYPES[contract.point], lanes, marks, background)
+    least = min((bound.spec.timeout for bound in hooks), default=math.inf)
+    exact = EXACT_TYPES[contract.point]
+    return Chain(contract, contract.point, exact, lanes, marks, background, least)
 
 
 def joined(levels: tuple[Chain | None, ...]) -> Chain | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -137,10 +137,10 @@ class Contract:
         )
         raise TypeError(message)
 
-    def changed(self, value: Any, current: Any) -> Any:
+    def changed(self, value: Any, current: Any, *, redacted: bool = False) -> Any:
         """Read a hook's changed value; a text stands for the value's primary text."""
         if isinstance(value, str) and self.value is not object:
-            value = _with_text(current, value, self)
+            value = _with_text(current, value, self, redacted=redacted)
         if value is None and self.point is HookPoint.QUERY_END:
             return None
         return self._checked("a changed value", self.value, value)
@@ -175,11 +175,13 @@ def _named(wanted: type) -> str:
     return "a text" if wanted is str else f"a {wanted.__name__}"
 
 
-def _with_text(current: Any, text: str, contract: Contract) -> Any:
+def _with_text(current: Any, text: str, contract: Contract, *, redacted: bool) -> Any:
     if isinstance(current, ToolCall):
         return dataclasses.replace(current, args=_arguments(text, contract))
     if current is None:
         return AgentResponse(content=text)
+    if isinstance(current, AssistantMessage) and not redacted:
+        return dataclasses.replace(current, content=_new_content(current, text))
     if hasattr(current, "content"):
         return dataclasses.replace(current, content=text)
     message = (
@@ -187,6 +189,28 @@ def _with_text(current: Any, text: str, contract: Contract) -> Any:
         f"at {contract.point} return Continue with a whole {type(current).__name__}"
     )
     raise InvalidOutcomeError(message)
+
+
+def _new_content(message: AssistantMessage, text: str) -> str | list[Any]:
+    """Return the content of an answer that says another text.
+
+    Where the model goes on from it, because it calls tools or paused, its provider wants signed
+    thoughts and the like back: they stay where they are. In any other answer only the text is left.
+    """
+    content = message.content
+    goes_on = bool(message.tool_calls) or message.stop_reason == "pause"
+    if isinstance(content, str) or not goes_on:
+        return text
+    others = [part for part in content if not _is_text(part)]
+    if not others:
+        return text
+    spoken = next((n for n, part in enumerate(content) if _is_text(part)), len(others))
+    return [*others[:spoken], *([{"type": "text", "text": text}] if text else ()), *others[spoken:]]
+
+
+def _is_text(part: Any) -> bool:
+    kind = part.get("type") if isinstance(part, Mapping) else "text"
+    return kind in ("text", "output_text", "refusal")
 
 
 def _arguments(text: str, contract: Contract) -> dict[str, Any]:

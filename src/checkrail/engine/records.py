@@ -150,6 +150,11 @@ class HookRecord(RecordDraft):
         return self._stamped()[0]
 
     @property
+    def started(self) -> float:
+        """The performance counter when the hook's turn came, in both records of a call."""
+        return self._call.started
+
+    @property
     def point(self) -> HookPoint:
         """The point at which the hook was called."""
         return self._call.bound.point
@@ -278,6 +283,7 @@ class HookRecord(RecordDraft):
             "event_type": str(self.kind),
             "kind": str(self.kind),
             "time": self.time,
+            "timestamp": iso_time(self.time),
             "point": str(self.point),
             "hook": self.hook,
             "source": self.source,
@@ -287,7 +293,7 @@ class HookRecord(RecordDraft):
             "hook_type": bound.declared,
             "target_type": bound.spec.target_type,
             "target_name": bound.spec.target_name,
-            "on_error_behavior": bound.policy.get(self.failure or "error", "continue"),
+            "on_error_behavior": bound.on_error(self.failure or "error"),
             "attempt": self.attempt,
             **self.ids,
         }
@@ -325,6 +331,12 @@ def start_at(trace: Trace, at: int) -> HookRecord:
     draft._at = at
     draft.__class__ = HookRecord
     return draft  # type: ignore[return-value]
+
+
+def iso_time(seconds: float) -> str:
+    """Return a time as ISO 8601, in UTC and to the millisecond."""
+    millis = round(seconds * 1000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(millis // 1000)) + f".{millis % 1000:03}Z"
 
 
 def uuid7(seconds: float | None = None) -> str:

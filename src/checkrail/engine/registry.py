@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
-from checkrail.engine.binding import Bound
+from checkrail.engine.binding import Bound, fail_open_advice
+from checkrail.engine.dispatch import log
 from checkrail.engine.errors import HookRefusedError, suggestion
 from checkrail.engine.event import Context
 from checkrail.engine.hook import Hook, HookSpec, declare
@@ -20,6 +21,7 @@ from checkrail.engine.verdict import PlainVerdict, Verdict, VerdictDraft
 if TYPE_CHECKING:
     from checkrail.engine.asks import AskHandler
     from checkrail.engine.options import HookOptions
+    from checkrail.engine.overruns import Overruns
     from checkrail.engine.records import History
     from checkrail.engine.watch import Walker, Watchdog
 
@@ -56,6 +58,7 @@ class HookRegistry:
         self._lock = threading.RLock()
         self.dogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
         self.idle: list[Walker] = []
+        self.overruns: dict[str, Overruns] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
 
@@ -75,6 +78,7 @@ class HookRegistry:
                 remedy = "Give it another name, or use replace()"
                 raise HookRefusedError(spec.name, "there is a hook of that name", remedy)
             self._swap([*self._hooks.values(), spec])
+        self._warn_if_open(spec)
         return spec
 
     def replace(
@@ -90,6 +94,7 @@ class HookRegistry:
             self._known(spec.name)
             hooks = {**self._hooks, spec.name: spec}
             self._swap(hooks.values())
+        self._warn_if_open(spec)
         return spec
 
     def unregister(self, name: str) -> HookSpec:
@@ -144,6 +149,7 @@ class HookRegistry:
         held = dict(zip(parent.levels, parent.desks, strict=True))
         held[self] = ask or held.get(self) or self.ask
         made = Scope(tuple(held), context, budget, tuple(held.values()))
+        made.notes = parent.notes
         made.lack(parent.without)
         return made
 
@@ -205,6 +211,12 @@ class HookRegistry:
             bound += [Bound(spec, place, self, len(hooks)) for place in spec.places]
         plan = compiled(bound)
         self._hooks, self.plan = hooks, plan
+
+    def _warn_if_open(self, spec: HookSpec) -> None:
+        """Log that a hook which refuses fails open; `swap` moves hooks of which it was said."""
+        for bound in (bound for place in spec.places for bound in self.bound(place.point)):
+            if bound.spec is spec and (advice := fail_open_advice(bound)) is not None:
+                log.warning('%s: %s. Say %s="%s"', bound.where, *advice)
 
     def _known(self, name: str) -> HookSpec:
         try:

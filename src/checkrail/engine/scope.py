@@ -70,6 +70,7 @@ class Scope:
         "context",
         "desks",
         "levels",
+        "notes",
         "only",
         "outermost",
         "sinks",
@@ -91,6 +92,7 @@ class Scope:
         self.desks = desks
         self.accepts: Accepts | None = None
         self.without: frozenset[str] = frozenset()
+        self.notes: dict[str, Any] = {}
         sinks = {id(sink): sink for level in levels for sink in level.sinks}
         self.sinks: tuple[Sink, ...] = tuple(sinks.values())
         self._joined: dict[str, tuple[tuple[Chain | None, ...], Chain | None]] = {}
@@ -106,8 +108,15 @@ class Scope:
         bound = Scope(self.levels, self.context.bind(ids), self.budget, self.desks)
         bound._joined = self._joined
         bound.accepts = self.accepts
+        bound.notes = self.notes
         bound.lack(self.without)
         return bound
+
+    def bind_model_names(self, **names: str | None) -> Scope:
+        """Return a scope whose `models` matchers go by these `MODEL_NAMES` of its model too."""
+        context = self.context
+        new = {name: said for name, said in names.items() if said and said != context.model}
+        return self.bind(metadata={**context.metadata, **new}) if new else self
 
     def asking(self, desk: AskHandler) -> Scope:
         """Give a scope for the same work, where somebody else answers for the outermost level."""

@@ -10,8 +10,16 @@ from time import perf_counter
 from typing import Any
 
 from checkrail.engine.binding import Bound, Entry
+from checkrail.engine.containment import ends_process
 from checkrail.engine.dispatch import Dispatch, log
-from checkrail.engine.errors import InvalidOutcomeError, UnreachableError, told
+from checkrail.engine.errors import (
+    CheckrailError,
+    InvalidOutcomeError,
+    TimedOutError,
+    UnreachableError,
+    error_type,
+    told,
+)
 from checkrail.engine.frozen import freeze
 from checkrail.engine.outcomes import (
     UNSET,
@@ -24,13 +32,13 @@ from checkrail.engine.outcomes import (
     Replace,
     Retry,
     Stop,
+    check_outcome,
 )
 from checkrail.engine.points import Lane
 from checkrail.engine.records import Call, call_of
 from checkrail.engine.values import digest
 
 FAILURE_STATUS = {"timeout": 504, "unreachable": 502}
-NOT_FAILURES = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 
 class Step(Enum):
@@ -64,17 +72,29 @@ def answered(d: Dispatch, bound: Bound, answer: Any) -> Step:
 def fell(d: Dispatch, bound: Bound, error: BaseException) -> Step:
     """Take what a hook raised."""
     call = Call(bound, d.turn, perf_counter())
-    if isinstance(error, NOT_FAILURES):
+    if isinstance(error, GeneratorExit) or ends_process(error):
         _end_cancelled(d, call, error)
     if d.watch is not None and (step := _interrupted(d, call, error)) is not None:
         return step
     if (reject := _reject_in(error)) is not None:
-        return _taken(d, call, Block(reject.reason, reject.status, reject.code))
+        return _take_rejection(d, call, reject)
     if isinstance(error, UnreachableError):
         return fail(d, call, "unreachable", f"{bound.where} could not be reached", error)
     if isinstance(error, InvalidOutcomeError):
         return fail(d, call, "invalid", f"{bound.where} broke its contract: {error}")
-    return fail(d, call, "error", f"{bound.where} failed with {type(error).__name__}", error)
+    if isinstance(error, TimedOutError):
+        return fail(d, call, "timeout", f"{bound.where} timed out: {error}")
+    public = error.public if isinstance(error, CheckrailError) else ""
+    why = f": {public}" if public else f" with {error_type(error)}"
+    return fail(d, call, "error", f"{bound.where} failed{why}", error)
+
+
+def _take_rejection(d: Dispatch, call: Call, reject: Reject) -> Step:
+    try:
+        block = reject.as_block()
+    except InvalidOutcomeError as error:
+        return fail(d, call, "invalid", f"{call.bound.where} broke its contract: {error}")
+    return _taken(d, call, block)
 
 
 def _reject_in(error: BaseException) -> Reject | None:
@@ -105,10 +125,12 @@ def fail(
     call.failure = kind
     call.error = reason if error is None else told(error)
     d.keep(call)
-    behaviour = bound.policy[kind]
-    loud = behaviour != "continue" or "block" in bound.spec.on_error.values()
-    (log.error if loud else log.warning)("%s (on_error: %s)", reason, behaviour, exc_info=error)
-    if behaviour == "continue" or bound.shadow:
+    behaviour = "continue" if bound.shadow else bound.policy[kind]
+    goes_on = behaviour == "continue"
+    loud = not goes_on or (bound.lane is Lane.OBSERVE and bound.spec.on_error.get(kind) == "block")
+    say = log.error if loud else log.warning
+    say("%s (on_error: %s)", reason, bound.on_error(kind), exc_info=error)
+    if goes_on:
         return Step.GO
     if behaviour == "block":
         d.rule().decide(bound, Block(reason, FAILURE_STATUS.get(kind, 500), f"hook_{kind}"))
@@ -169,6 +191,7 @@ def _check(bound: Bound, answer: Any) -> None:
         problem = f"it returned {type(answer).__name__}, which is no decision"
         remedy = "return nothing, Continue(value), or another decision"
         raise InvalidOutcomeError(f"{problem}: {remedy}")
+    check_outcome(answer)
     messages = getattr(answer, "inject", ())
     if not isinstance(messages, (list, tuple)) or not all(
         isinstance(message, Mapping) for message in messages
@@ -176,8 +199,11 @@ def _check(bound: Bound, answer: Any) -> None:
         raise InvalidOutcomeError("what it injects is not a list of messages: give dicts")
     plain = isinstance(answer, Continue) and _goes_on(answer)
     if bound.lane is Lane.OBSERVE and not plain:
+        reason = getattr(answer, "reason", "")
+        why = f" ({reason})" if reason else ""
         raise InvalidOutcomeError(
-            f"it returned {_named(answer)}, but an observer can only continue, and change nothing",
+            f"it returned {_named(answer)}{why}, "
+            "but an observer can only continue, and change nothing",
         )
     if answer.decision not in bound.contract.decisions:
         allowed = ", ".join(sorted(bound.contract.decisions))
@@ -207,7 +233,8 @@ def _values(d: Dispatch, bound: Bound, answer: Any) -> tuple[Any, Any]:
             if answer.redacted:
                 raise InvalidOutcomeError("it says redacted, but gives no value to go on with")
             return UNSET, UNSET
-        changed = d.scope.check(bound.point, bound.contract.changed(answer.value, d.value))
+        given = bound.contract.changed(answer.value, d.value, redacted=answer.redacted)
+        changed = d.scope.check(bound.point, given)
         return (UNSET if changed is d.value and not answer.redacted else changed), UNSET
     if isinstance(answer, (Replace, Stop)):
         if answer.value is UNSET:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Self
 
+from checkrail.engine.containment import ends_process
 from checkrail.engine.frozen import FrozenDict, FrozenList, freeze
 
 WRITTEN = frozenset({"Decimal", "UUID", "PosixPath", "WindowsPath", "date", "datetime", "time"})
@@ -47,6 +48,19 @@ class Value:
                 object.__setattr__(self, name, frozen)
 
 
+class TextValue(Value):
+    """A value that says something: what a search should look at is its `text`."""
+
+    __slots__ = ()
+
+    @property
+    def text(self) -> str:
+        """All text in it, whatever its shape: parts, thoughts, lists of words, nested data."""
+        from checkrail.engine.text import text_of  # which knows all the values
+
+        return text_of(self)
+
+
 @dataclass(frozen=True, slots=True)
 class User(Value):
     """Who is acting."""
@@ -71,7 +85,7 @@ class Session(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class InboundMessage(Value):
+class InboundMessage(TextValue):
     """What a user said."""
 
     user_id: str | None
@@ -83,7 +97,7 @@ class InboundMessage(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class OutboundMessage(Value):
+class OutboundMessage(TextValue):
     """What is about to be said to a user."""
 
     user_id: str | None
@@ -95,7 +109,7 @@ class OutboundMessage(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRequest(Value):
+class ModelRequest(TextValue):
     """What is about to be sent to a model."""
 
     model: str | None = None
@@ -108,7 +122,7 @@ class ModelRequest(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall(Value):
+class ToolCall(TextValue):
     """One tool that is about to be executed."""
 
     id: str = ""
@@ -126,7 +140,7 @@ class ToolCall(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResult(Value):
+class ToolResult(TextValue):
     """What one tool gave back, well or badly."""
 
     id: str = ""
@@ -138,7 +152,7 @@ class ToolResult(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class AssistantMessage(Value):
+class AssistantMessage(TextValue):
     """What a model answered: text or parts, and the tools that it wants called."""
 
     content: str | Sequence[Any] = ""
@@ -150,8 +164,8 @@ class AssistantMessage(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentResponse(Value):
-    """What an agent loop ended with."""
+class AgentResponse(TextValue):
+    """What an agent loop ended with; `finish` is the stop reason of its last answer."""
 
     content: str | Sequence[Any] = ""
     output: Any = None
@@ -159,13 +173,14 @@ class AgentResponse(Value):
     usage: Mapping[str, Any] | None = None
     stop_reason: str | None = None
     error: str | None = None
+    finish: str | None = None
 
 
 AssistantResponse = AgentResponse
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult(Value):
+class RunResult(TextValue):
     """A run that ended in success, or was interrupted."""
 
     status: str = "success"
@@ -177,7 +192,7 @@ class RunResult(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class RunError(Value):
+class RunError(TextValue):
     """A run that ended in error, timeout, block or cancel."""
 
     status: str = "error"
@@ -221,7 +236,9 @@ def _foreign(value: Any, opaque: Callable[[Any], str]) -> Any:
     dump = getattr(value, "model_dump", None)
     try:
         return plain(dump(mode="json"), opaque) if callable(dump) else opaque(value)
-    except Exception:  # noqa: BLE001 - it is the user's, and may do anything
+    except BaseException as error:
+        if ends_process(error):
+            raise
         return opaque(value)
 
 

@@ -70,6 +70,11 @@ class Verdict:
         return getattr(self._outcome, "code", None)
 
     @property
+    def retry_after(self) -> float | None:
+        """In how many seconds a `block` says that it is worth asking again."""
+        return getattr(self._outcome, "retry_after", None)
+
+    @property
     def hook(self) -> str | None:
         """The name of the hook that decided; None for `continue`."""
         ruling = None if self._d is None else self._d.ruling

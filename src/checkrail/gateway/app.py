@@ -13,6 +13,9 @@ from typing import Any
 import orjson
 
 from checkrail.config.gateway import MIB
+from checkrail.config.server import LimitsConfig
+from checkrail.connections.watch import hold_to_limits
+from checkrail.engine.containment import contain_tasks
 from checkrail.gateway.answering import Answering, Send, while_there
 from checkrail.gateway.door import Admitted, Door, LocalDoor
 from checkrail.gateway.errors import GatewayError, NotTakenError
@@ -30,6 +33,7 @@ Lifespan = Callable[[], AbstractAsyncContextManager[None]]
 
 REQUEST_ID = b"x-checkrail-request-id"
 _JSON = (b"content-type", b"application/json")
+_LATER = (b"retry-after", b"5")
 _HELLO = b'{"ok":true,"service":"checkrail gateway"}'
 _DOORSTEP = ("", "/", "/ok")
 
@@ -55,12 +59,15 @@ class GatewayApp:
         door: Door,
         body_bytes: int,
         lifespan: Lifespan,
+        *,
+        limits: LimitsConfig,
     ) -> None:
         self._gateway = gateway
         self._upstreams = upstreams
         self._door = door
         self._body_bytes = body_bytes
         self._lifespan = lifespan
+        self._limits = limits
         self._by_name = {each.name: each for each in FORMATS.values()}
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -68,13 +75,15 @@ class GatewayApp:
         if scope["type"] == "http":
             await self._answer(Incoming(scope, receive, self._body_bytes), scope, Answering(send))
         elif scope["type"] == "lifespan":
-            await self._live(receive, send)
+            async with hold_to_limits(scope, self._limits):
+                await self._live(receive, send)
         else:
             await receive()
             await send({"type": "websocket.close", "code": 4404, "reason": "There is none here"})
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
+        contain_tasks()
         async with self._lifespan():
             await send({"type": "lifespan.startup.complete"})
             await receive()
@@ -102,7 +111,8 @@ class GatewayApp:
                 log.warning("an answer was cut off: %s", refusal.message)
                 return  # the web server cuts off what is left unfinished
             teller = called or self._by_name[spoken(incoming.path, incoming.headers)]
-            await answering.give(refusal.status, [_JSON], orjson.dumps(teller.error(refusal)))
+            headers = [_JSON, _LATER] if refusal.status == 503 else [_JSON]
+            await answering.give(refusal.status, headers, orjson.dumps(teller.error(refusal)))
 
     async def _work(
         self, called: Format | None, incoming: Incoming, admitted: Admitted, answering: Answering
@@ -142,12 +152,15 @@ def gateway_app(
     door: Door | None = None,
     body_bytes: int = 32 * MIB,
     lifespan: Lifespan = contextlib.nullcontext,
+    limits: LimitsConfig | None = None,
 ) -> GatewayApp:
     """Make the app. `door` lets callers in, those of this machine unless said.
 
-    `lifespan` is what goes on beside it; `upstreams` are closed at its end.
+    `lifespan` is what goes on beside it; `upstreams` are closed at its end. `limits` are those of
+    the connections to it.
     """
-    return GatewayApp(gateway, upstreams, door or LocalDoor(), body_bytes, lifespan)
+    limits = limits or LimitsConfig()
+    return GatewayApp(gateway, upstreams, door or LocalDoor(), body_bytes, lifespan, limits=limits)
 
 
 def _called(incoming: Incoming) -> Format | None:

@@ -36,11 +36,11 @@ class Asking(Protocol):
     def keep_alive(self) -> float:
         """After how many seconds of silence a sign of life is given."""
 
-    async def send(self, request: ModelRequest) -> Sent:
-        """Ask the upstream. Raises `Refused`."""
+    async def send(self, request: ModelRequest) -> tuple[Sent, ModelRequest]:
+        """Send a request to its upstream: its answer, and what was sent. Raises `Refused`."""
 
-    def counted(self, message: AssistantMessage) -> AssistantMessage:
-        """Give an answer with what it cost."""
+    def counted(self, request: ModelRequest, message: AssistantMessage) -> AssistantMessage:
+        """Return an answer to a request with what it cost."""
 
     def hold(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that outlives the caller."""

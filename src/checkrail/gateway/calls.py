@@ -9,14 +9,12 @@ from typing import Any
 
 from checkrail.agent.exchange import failed
 from checkrail.agent.messages import UNPARSED, Message, is_call, tool_message, unparsed_in
+from checkrail.agent.models.stop_reasons import read_stop_reason
 from checkrail.engine.points import Decision, HookPoint
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import AssistantMessage, ToolCall
 from checkrail.gateway.holding import is_guarded
 from checkrail.gateway.verdicts import broken, survived, together
-
-PLAIN = {"tool_calls": "stop", "function_call": "stop", "tool_use": "end_turn"}
-"""What an answer that calls no tool says in place of the stop reason of one that does."""
 
 NOT_MADE = "it was not called, because another call beside it was blocked: call it again if needed"
 NOT_JSON = "its arguments are no JSON object, so that no rule can be applied to them"
@@ -103,7 +101,7 @@ def applied(message: AssistantMessage, calls: Sequence[Judged], *, told: bool) -
 
 def plain_stop(message: AssistantMessage) -> str | None:
     """Give the stop reason of an answer that calls no tool any more."""
-    return PLAIN.get(message.stop_reason or "", message.stop_reason)
+    return read_stop_reason(message.stop_reason, calls=False)
 
 
 def error_results(calls: Sequence[Judged]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from checkrail.config.gateway import PriceConfig
@@ -12,16 +12,28 @@ MILLION = 1_000_000
 
 
 def priced(
-    usage: Mapping[str, Any] | None, model: str | None, prices: Sequence[PriceConfig]
+    usage: Mapping[str, Any] | None, models: Iterable[str | None], prices: Sequence[PriceConfig]
 ) -> Mapping[str, Any] | None:
-    """Give a usage with what it cost in USD, if the model has a price; else as it is.
+    """Return a usage with what it cost in USD, if the model has a price; else as it is.
 
-    The first price whose pattern fits the model's name holds.
+    `models` are the names that the model goes by: as it was asked, then as it answered.
     """
-    if not usage or not model:
+    if not usage:
         return usage
-    price = next((price for price in prices if compiled(price.model)(model)), None)
+    found = (price_of(model, prices) for model in models if model)
+    price = next(filter(None, found), None)
     return usage if price is None else {**usage, "cost": cost(usage, price)}
+
+
+def price_of(model: str, prices: Sequence[PriceConfig]) -> PriceConfig | None:
+    """Return the first price whose pattern fits a model's name."""
+    return next((price for price in prices if compiled(price.model)(model)), None)
+
+
+def may_have_price(model: str, prices: Sequence[PriceConfig]) -> bool:
+    """Return whether a model has a price, or may answer under a longer name that has one."""
+    longer = (isinstance(each.model, str) and each.model.startswith(model) for each in prices)
+    return price_of(model, prices) is not None or any(longer)
 
 
 def cost(usage: Mapping[str, Any], price: PriceConfig) -> float:

@@ -14,6 +14,7 @@ from checkrail.actions.outside import Outside
 from checkrail.builtin import BUILTINS
 from checkrail.config.server import ServerConfig
 from checkrail.engine.registry import HookRegistry
+from checkrail.private_files import make_private_folder
 
 log = logging.getLogger("checkrail.gateway")
 
@@ -55,7 +56,7 @@ def _prepared(config: ServerConfig) -> str:
     from checkrail.store.engines import open_engine, sqlite_url
 
     if config.database is None:
-        config.data_dir.mkdir(parents=True, exist_ok=True)
+        make_private_folder(config.data_dir)
     url = config.database or sqlite_url(config.data_dir / FILE)
     engine = open_engine(url)
     try:

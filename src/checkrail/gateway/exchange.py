@@ -8,16 +8,17 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from checkrail.builtin.budget import HAS_PRICE
 from checkrail.config.gateway import GatewayConfig
 from checkrail.engine.points import HookPoint
 from checkrail.engine.records import uuid7
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import AssistantMessage, ModelRequest
-from checkrail.gateway.costs import priced
+from checkrail.gateway.costs import may_have_price, priced
 from checkrail.gateway.formats.base import Body, Format, Refusal, UnreadableError
 from checkrail.gateway.formats.json_bytes import is_json, read_json, read_object, write_json
-from checkrail.gateway.headers import Headers
+from checkrail.gateway.headers import Headers, retry_after
 from checkrail.gateway.judging import POINTS, Answered, Judge
 from checkrail.gateway.memory import Memory
 from checkrail.gateway.relaying import (
@@ -30,7 +31,14 @@ from checkrail.gateway.relaying import (
     written,
 )
 from checkrail.gateway.streaming import Streamed
-from checkrail.gateway.upstreams import NoUpstreamError, Route, Sent, UpstreamError, Upstreams
+from checkrail.gateway.upstreams import (
+    BodyFor,
+    NoUpstreamError,
+    Route,
+    Sent,
+    UpstreamError,
+    Upstreams,
+)
 from checkrail.gateway.verdicts import Refused
 
 log = logging.getLogger("checkrail.gateway")
@@ -92,8 +100,7 @@ class Gateway:
                 return await self._exchange(call).reply()
             return await self._forwarded(call)
         except Refused as refused:
-            body = call.format.error(refused.refusal)
-            return Reply(refused.refusal.status, [JSON], write_json(body))
+            return _refusal_reply(call.format, refused.refusal)
 
     def _exchange(self, call: Call) -> Exchange:
         try:
@@ -147,7 +154,12 @@ class Exchange:
     def _scoped(self) -> Scope:
         known = {"model": self.request.model, "provider": self.request.provider}
         ids = {"request_id": uuid7(), **known, **self.call.ids}
-        return self.gateway.registry.scope(**ids)
+        scope = self.gateway.registry.scope(**ids)
+        scope.notes[HAS_PRICE] = self._has_price
+        return scope
+
+    def _has_price(self, model: str) -> bool:
+        return may_have_price(model, self.gateway.settings.prices)
 
     def hold(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that outlives the caller."""
@@ -161,9 +173,13 @@ class Exchange:
             raise Refused(asked.refusal)
         if asked.message is not None or asked.request is None:
             return self._synthetic(asked.message or AssistantMessage())
-        if self.call.aside:
-            return await passed_on(await self.send(asked.request), self.format)
-        return await self._asked(asked.request)
+        try:
+            if self.call.aside:
+                sent, _ = await self._send(asked.request)
+                return await passed_on(sent, self.format)
+            return await self._asked(asked.request)
+        except _AnsweredByHook as answered:
+            return self._synthetic(answered.message)
 
     def _check(self) -> None:
         """Refuse to ask for an answer that is fetched later, past the hooks that have to see it."""
@@ -188,14 +204,14 @@ class Exchange:
 
     async def _asked(self, request: ModelRequest) -> Reply:
         while True:
-            sent = await self.send(request)
+            sent, request = await self._send(request)
             if sent.status >= 300 or not self.judge.sees_answers():
                 return await passed_on(sent, self.format)
             if is_stream(sent):
                 stream = Streamed(self, sent, request)
                 return Reply(sent.status, sent.headers, await begun(stream.content()))
             data = await read(sent)
-            answer = self._read(data)
+            answer = self._read(data, request)
             if answer is None:
                 return Reply(sent.status, sent.headers, data)
             body, message = answer
@@ -207,11 +223,11 @@ class Exchange:
                 return Reply(sent.status, sent.headers, data)
             request = answered.again
 
-    def _read(self, data: bytes) -> tuple[Body, AssistantMessage] | None:
+    def _read(self, data: bytes, request: ModelRequest) -> tuple[Body, AssistantMessage] | None:
         """Read an answer; None: it is odd, but nobody has to see it before the caller does."""
         try:
             body = read_object(data, "it")
-            return body, self.counted(self.format.read_answer(body))
+            return body, self.counted(request, self.format.read_answer(body))
         except UnreadableError as error:
             if self.judge.holds() == "nothing" and is_json(data):
                 log.warning("an answer is passed on unread: it is not as its API is: %s", error)
@@ -219,14 +235,53 @@ class Exchange:
             told = f"the upstream's answer cannot be read: {error}"
             raise Refused(Refusal(502, told, "upstream_error")) from None
 
-    async def send(self, request: ModelRequest) -> Sent:
-        """Ask the upstream. Raises `Refused`."""
+    async def send(self, request: ModelRequest) -> tuple[Sent, ModelRequest]:
+        """Send a request in the middle of a stream: its answer, and what was sent.
+
+        Raises `Refused`.
+        """
+        try:
+            return await self._send(request)
+        except _AnsweredByHook:
+            told = "a hook answers for an upstream to fall back to, in the middle of a stream"
+            raise Refused(Refusal(502, told, "upstream_error")) from None
+
+    async def _send(self, request: ModelRequest) -> tuple[Sent, ModelRequest]:
+        """Send a request to its upstreams until one answers: its answer, and what was sent.
+
+        Hooks see the request again for each upstream of another provider. Raises `Refused`, and
+        `_AnsweredByHook` if one of them answers.
+        """
         route = self.gateway.route(self.format, request.model)
-        sent = await sending(route, self.call, self._written(request))
+        sent_request = dataclasses.replace(request, provider=route.provider)
+
+        async def body_for(provider: str) -> bytes | None:
+            nonlocal sent_request
+            shown = await self._request_for(provider, request)
+            sent_request = shown or sent_request
+            return None if shown is None else self._written(shown)
+
+        sent = await sending(route, self.call, self._written(request), body_for)
         if (problem := evasive(sent)) is not None:
             await sent.close()
             raise Refused(Refusal(502, problem, "upstream_error"))
-        return sent
+        return sent, sent_request
+
+    async def _request_for(self, provider: str, request: ModelRequest) -> ModelRequest | None:
+        """Return a request as hooks leave it for another provider; None: they keep it from there.
+
+        Raises `_AnsweredByHook`.
+        """
+        if not self.scope.has(HookPoint.BEFORE_LLM_CALL):
+            return dataclasses.replace(request, provider=provider)
+        asked = await self.judge.request_for(provider)
+        if asked.message is not None:
+            raise _AnsweredByHook(asked.message)
+        if asked.request is None or asked.request.model != request.model:
+            why = asked.refusal.message if asked.refusal else "hooks chose another model"
+            log.warning("nothing is sent to the provider %r to fall back to: %s", provider, why)
+            return None
+        return dataclasses.replace(asked.request, provider=provider)
 
     def _written(self, request: ModelRequest) -> bytes:
         """Write a request: the very bytes that came, unless there is something to change."""
@@ -240,17 +295,31 @@ class Exchange:
     def _counts(self) -> bool:
         return self.scope.has(HookPoint.AFTER_LLM_CALL)
 
-    def counted(self, message: AssistantMessage) -> AssistantMessage:
-        """Give an answer with what it cost."""
-        model = message.model or self.request.model
-        usage = priced(message.usage, model, self.gateway.settings.prices)
+    def counted(self, request: ModelRequest, message: AssistantMessage) -> AssistantMessage:
+        """Return an answer to a request with what it cost."""
+        names = (request.model, message.model)
+        usage = priced(message.usage, names, self.gateway.settings.prices)
         return message if usage is message.usage else dataclasses.replace(message, usage=usage)
 
 
-async def sending(route: Route, call: Call, body: bytes) -> Sent:
+def _refusal_reply(format: Format, refusal: Refusal) -> Reply:
+    wait = retry_after(refusal.retry_after)
+    headers = [JSON] if wait is None else [JSON, (b"retry-after", wait.encode())]
+    return Reply(refusal.status, headers, write_json(format.error(refusal)))
+
+
+class _AnsweredByHook(Exception):
+    """A hook on a request to another upstream gave the answer itself."""
+
+    def __init__(self, message: AssistantMessage) -> None:
+        self.message = message
+        super().__init__()
+
+
+async def sending(route: Route, call: Call, body: bytes, body_for: BodyFor | None = None) -> Sent:
     """Send a request to who takes it. Raises `Refused`."""
     try:
-        return await route.send(call.path, body, call.headers, call.query)
+        return await route.send(call.path, body, call.headers, call.query, body_for=body_for)
     except UpstreamError as error:
         raise Refused(unanswered(error)) from None
 

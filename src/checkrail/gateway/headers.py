@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -14,6 +15,8 @@ ACCOUNT = CREDENTIALS | {b"openai-organization", b"openai-project"}
 """What belongs to the account of a key, and is wrong with another key."""
 
 OURS = b"x-checkrail-"
+
+_LONGEST_WAIT = 366 * 86400.0
 
 _CONNECTION = frozenset(
     {
@@ -69,6 +72,11 @@ def returned(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]
         and not name.startswith(OURS)
         and not (name == b"content-encoding" and value.strip().lower() in _DECODED)
     ]
+
+
+def retry_after(seconds: float | None) -> str | None:
+    """Return the value of a `Retry-After` header: whole seconds, rounded up; None if not said."""
+    return None if seconds is None else str(math.ceil(min(seconds, _LONGEST_WAIT)))
 
 
 def value_of(headers: Headers, name: bytes) -> str | None:

@@ -31,6 +31,7 @@ from checkrail.gateway.memory import Memory
 from checkrail.gateway.results import Results
 from checkrail.gateway.verdicts import Refused, passed, sound
 from checkrail.styles.fluent import DEFAULT_FEEDBACK
+from checkrail.styles.hook_context import CLIENT_METADATA
 
 log = logging.getLogger("checkrail.gateway")
 
@@ -80,6 +81,7 @@ class Judge:
         self._results = Results(self._scope, memory)
         self._holding = Holding(self._scope, "all" if blocked_tool == "continue" else "tools")
         self._conversation: ModelRequest | None = None
+        self._given = ModelRequest()
         self._rounds = 0
 
     def holds(self) -> Held:
@@ -93,6 +95,7 @@ class Judge:
     async def request(self, request: ModelRequest) -> Asked:
         """Show the tool results of a request to hooks, and then the request itself."""
         try:
+            self.note_metadata(request.params.get("metadata"))
             self._results.offered = tool_names(request.tools)
             messages = await self._results.judged(request.messages)
             if messages is not request.messages:
@@ -103,12 +106,28 @@ class Judge:
         except Refused as refused:
             return Asked(refusal=refused.refusal)
 
+    def note_metadata(self, given: Any) -> None:
+        """Let proxy hooks at every point see a client's metadata."""
+        if given is not None:
+            self._scope.notes[CLIENT_METADATA] = given
+
+    async def request_for(self, provider: str) -> Asked:
+        """Show the request to hooks once more, as one to another provider."""
+        try:
+            return await self._ask(dataclasses.replace(self._given, provider=provider))
+        except Refused as refused:
+            return Asked(refusal=refused.refusal)
+
     async def answer(self, request: ModelRequest, message: AssistantMessage) -> Answered:
-        """Show an answer to hooks, and then each tool call in it."""
+        """Show an answer to hooks, and then each tool call in it.
+
+        `request` is what was sent: events tell the model and the provider that were asked.
+        """
         conversation = self._conversation or request
         self._results.learn(message.tool_calls)
+        at = self._answer_scope(request)
         try:
-            after = await self._scope.fire(HookPoint.AFTER_LLM_CALL, message)
+            after = await at.fire(HookPoint.AFTER_LLM_CALL, message)
             if after.decision is Decision.RETRY:
                 feedback = user_message(after.reason or DEFAULT_FEEDBACK)
                 return await self._again(conversation, [feedback, *_legal(after.inject)])
@@ -116,25 +135,37 @@ class Judge:
             if after.decision is Decision.STOP:
                 return Answered(_without_calls(left))
             unparsed = {*unparsed_in(message), *unparsed_in(left)}
-            return await self._calls(conversation, left, unparsed, after.inject)
+            named = at.bind_model_names(answered_model=message.model)
+            return await self._calls(named, conversation, left, unparsed, after.inject)
         except Refused as refused:
             return Answered(refusal=refused.refusal)
 
-    async def cut_off(self, message: AssistantMessage) -> None:
+    async def cut_off(self, request: ModelRequest, message: AssistantMessage) -> None:
         """Show hooks what there was of an answer that nobody gets to its end."""
-        await self._scope.fire(HookPoint.AFTER_LLM_CALL, message)
+        await self._answer_scope(request).fire(HookPoint.AFTER_LLM_CALL, message)
+
+    def _answer_scope(self, request: ModelRequest) -> Scope:
+        """Return a scope for the answer to a request, which may be of another model by now."""
+        known = self._scope.context
+        model, provider = request.model or known.model, request.provider or known.provider
+        if (model, provider) == (known.model, known.provider):
+            return self._scope
+        bound = self._scope.bind(model=model, provider=provider)
+        return bound.bind_model_names(requested_model=known.model)
 
     async def _ask(self, request: ModelRequest) -> Asked:
         before = await self._scope.fire(HookPoint.BEFORE_LLM_CALL, request)
         if before.redacted:
             kept = redacted(request.messages, before.given.messages)
             request = dataclasses.replace(request, messages=kept, raw=None)
+        self._given = request
         value: ModelRequest | AssistantMessage = passed(before)
         if before.decision is Decision.STOP:
             return Asked(message=_without_calls(sound(before)))
         injected = _legal(before.inject)
         self._conversation = _longer(request, injected)
         if isinstance(value, ModelRequest):
+            self.note_metadata(value.params.get("metadata"))
             if value.stream is not request.stream:  # the caller was promised one, or none
                 value = dataclasses.replace(value, stream=request.stream)
             return Asked(_longer(value, injected))
@@ -148,6 +179,7 @@ class Judge:
 
     async def _calls(
         self,
+        at: Scope,
         conversation: ModelRequest,
         message: AssistantMessage,
         unparsed: set[str],
@@ -156,7 +188,7 @@ class Judge:
         calls: list[Judged] = []
         if message.tool_calls and self._scope.has(HookPoint.BEFORE_TOOL_CALL):
             offered = tool_names(conversation.tools)
-            calls = await judged(self._scope, message, unparsed, offered)
+            calls = await judged(at, message, unparsed, offered)
         inject = [*later, *(said for each in calls for said in each.inject)]
         blocked = any(each.blocked is not None for each in calls)
         if blocked and self._blocked_tool == "continue" and self._rounds < ROUNDS:
@@ -193,6 +225,7 @@ class Unasking(Scope):
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope.levels, scope.context, scope.budget, (None,) * len(scope.levels))
         self.accepts = scope.accepts
+        self.notes = scope.notes
         self.lack(scope.without)
         self.given: ModelRequest | None = None
 

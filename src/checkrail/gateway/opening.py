@@ -78,6 +78,7 @@ class OpenGateway:
             door=door,
             body_bytes=self.settings.body_bytes,
             lifespan=self._watching,
+            limits=self.loaded[0].server.limits,
         )
 
     async def watch(self) -> None:

@@ -40,7 +40,7 @@ async def pass_on(upstreams: Upstreams, incoming: Incoming) -> Passed:
     api = spoken(incoming.path, headers)
     if incoming.path == MODELS and incoming.method in _READING:
         routes = upstreams.listing(api)
-        if len(routes) > 1:
+        if len(routes) > 1 or any(route.renames for route in routes):
             return await _listed(routes, incoming)
     body: bytes | AsyncIterator[bytes] | None = None
     model = None
@@ -78,8 +78,9 @@ async def _listed(routes: Iterable[Route], incoming: Incoming) -> Passed:
         first = first or listed
         for model in listed["data"]:
             name = model.get("id") if isinstance(model, dict) else None
-            if isinstance(name, str) and route.takes(name):
-                models.setdefault(name, model)
+            public = route.public_name(name) if isinstance(name, str) else None
+            if public is not None:
+                models.setdefault(public, model if public == name else {**model, "id": public})
     if first is None:
         return _failed(answers)
     merged = {**first, "data": [*models.values()]}

@@ -140,6 +140,7 @@ class Unobserved(Scope):
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope.levels, scope.context, scope.budget, scope.desks)
         self.accepts = scope.accepts
+        self.notes = scope.notes
         self.lack(scope.without)
         self.only = None
 

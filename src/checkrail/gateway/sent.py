@@ -22,6 +22,7 @@ class Sent:
 
     def __init__(self, name: str, response: aiohttp.ClientResponse) -> None:
         self.name = name
+        self.provider: str | None = None
         self.status = response.status
         self.headers = returned(response.raw_headers)
         self.response = response

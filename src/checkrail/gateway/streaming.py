@@ -169,7 +169,7 @@ class Streamed:
             if self._shown or answered.again is None:
                 raise Refused(_too_late("the model cannot be asked again"))
             await self._sent.close()
-            self._open(await self._asked(answered.again), answered.again)
+            self._open(*await self._asked(answered.again))
 
     async def _hold(self) -> None:
         async with aclosing(self._pieces()) as found:
@@ -180,18 +180,18 @@ class Streamed:
                     if self._failed is not None:
                         return
 
-    async def _asked(self, request: ModelRequest) -> Sent:
+    async def _asked(self, request: ModelRequest) -> tuple[Sent, ModelRequest]:
         self._taken = False
-        sent = await self._asking.send(request)
+        sent, request = await self._asking.send(request)
         if is_stream(sent):
-            return sent
+            return sent, request
         await sent.close()
         told = f"the upstream answered {sent.status} when it was asked again"
         raise Refused(Refusal(sent.status if sent.status >= 400 else 502, told, "upstream_error"))
 
     def _message(self) -> AssistantMessage:
         try:
-            return self._asking.counted(self._reading.message)
+            return self._asking.counted(self._request, self._reading.message)
         except UnreadableError as error:
             raise Refused(_garbled(str(error))) from None
 
@@ -239,14 +239,15 @@ class Streamed:
         reading = self._reading
         whole = reading.ended and not self._lost and self._failed is None
         try:
-            message = self._asking.counted(reading.message if whole else reading.partial)
+            found = reading.message if whole else reading.partial
+            message = self._asking.counted(self._request, found)
         except UnreadableError:
             message = AssistantMessage(model=self._request.model)
         if whole:  # the caller did not wait for us
             await self._judge.answer(self._request, message)
             return
         metadata = {**message.metadata, CUT_OFF: self._why}
-        await self._judge.cut_off(dataclasses.replace(message, metadata=metadata))
+        await self._judge.cut_off(self._request, dataclasses.replace(message, metadata=metadata))
 
 
 def _garbled(problem: str) -> Refusal:

@@ -6,15 +6,17 @@ import asyncio
 import io
 import logging
 import urllib.request
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from checkrail.actions.this_machine import is_loopback
 from checkrail.config.gateway import FORMATS, UpstreamConfig
 from checkrail.engine.extras import needs
-from checkrail.engine.matchers import compiled
+from checkrail.engine.matchers import Pattern, compiled
 from checkrail.gateway.errors import GatewayError, UpstreamError
+from checkrail.gateway.formats.base import UnreadableError
+from checkrail.gateway.formats.json_bytes import read_json, write_json
 from checkrail.gateway.headers import ACCOUNT, CREDENTIALS, Headers, sent
 from checkrail.gateway.patience import AGAIN, pause
 
@@ -32,6 +34,9 @@ __all__ = ["NoUpstreamError", "Route", "Sent", "UpstreamError", "Upstreams"]
 Content = bytes | AsyncIterator[bytes]
 """What a request carries; what comes in pieces can be sent once only."""
 
+BodyFor = Callable[[str], Awaitable[bytes | None]]
+"""Gives the body for a provider; None: nothing may be sent there."""
+
 _OPENAI = ("chat", "responses")
 _IN_ONE_PIECE = 512 * 1024
 _LONGEST_HEADER = 64 * 1024
@@ -48,7 +53,9 @@ class NoUpstreamError(GatewayError):
         what = f"no upstream speaks the API {format!r}"
         if model is not None and any(each.format == format for each in known):
             what = f"no upstream of the API {format!r} takes the model {model[:200]!r}"
-        told = (f"{each.name} ({each.format}: {', '.join(each.models)})" for each in known)
+        told = (
+            f"{each.name} ({each.format}: {', '.join(map(str, each.models))})" for each in known
+        )
         configured = f"Configured under gateway.upstreams: {'; '.join(told) or 'none'}"
         super().__init__(404, f"{what}. {configured}")
 
@@ -114,6 +121,9 @@ class Place:
         self.base = _base(config)
         self.origin = URL(config.url).origin()
         self._tests = [compiled(pattern) for pattern in config.models]
+        self._prefixes = [
+            _prefix(pattern) if config.strip_prefix else "" for pattern in config.models
+        ]
         self._proxy = _proxy(config.url)
         self._timeout = aiohttp.ClientTimeout(
             total=config.timeout_seconds, sock_connect=config.connect_seconds
@@ -131,6 +141,41 @@ class Place:
         if format != self.config.format:
             return False
         return model is None or any(test(model) for test in self._tests)
+
+    def provider(self, model: str | None) -> str:
+        """Return whose model is asked here: as the config says, by its prefix, or this place."""
+        prefix, slash, _ = (model or "").partition("/")
+        return self.config.provider or (prefix if slash else "") or self.config.name
+
+    def own_name(self, model: str) -> str:
+        """Return the name under which a model is known here: without the prefix of its pattern."""
+        for test, prefix in zip(self._tests, self._prefixes, strict=True):
+            if test(model):
+                return model.removeprefix(prefix) or model
+        return model
+
+    def public_name(self, own: str) -> str | None:
+        """Return the name by which callers ask for one of this place's models, if they can."""
+        for test, prefix in zip(self._tests, self._prefixes, strict=True):
+            if test(prefix + own):
+                return prefix + own
+        return None
+
+    @property
+    def renames(self) -> bool:
+        """Whether models have other names here than for callers."""
+        return any(self._prefixes)
+
+    def body(self, body: Content | None, model: str | None) -> Content | None:
+        """Return a body that asks for a model by the name that it has here."""
+        if model is None or not isinstance(body, bytes) or self.own_name(model) == model:
+            return body
+        try:
+            found = read_json(body, "the body of the request")
+        except UnreadableError:  # it goes as it is: this place says what is wrong with it
+            return body
+        named = isinstance(found, dict) and found.get("model") == model
+        return write_json({**found, "model": self.own_name(model)}) if named else body
 
     def headers(self, given: Headers, *, stranger: bool) -> CIMultiDict[str]:
         """Give what is sent of a caller's headers; a stranger does not get the caller's key."""
@@ -211,19 +256,24 @@ class Route:
     ) -> None:
         config = places[0].config
         self.home = home or places[0].origin  # whose key the caller has, if it has one
-        prefix, slash, _ = (model or "").partition("/")
         self.name = config.name
         self.format = config.format
-        self.provider = config.provider or (prefix if slash else "") or config.name
+        self.provider = places[0].provider(model)
+        self._model = model
         self._upstreams = upstreams
         self._places = places
 
     def __repr__(self) -> str:
         return f"Route({' → '.join(place.config.name for place in self._places)})"
 
-    def takes(self, model: str) -> bool:
-        """Say whether the first of the upstreams takes a model."""
-        return self._places[0].takes(self.format, model)
+    def public_name(self, own: str) -> str | None:
+        """Return how callers name a model of the first of the upstreams, if they can have it."""
+        return self._places[0].public_name(own)
+
+    @property
+    def renames(self) -> bool:
+        """Whether models have other names at the first of the upstreams than for callers."""
+        return self._places[0].renames
 
     async def send(
         self,
@@ -233,20 +283,32 @@ class Route:
         query: bytes = b"",
         *,
         method: str = "POST",
+        body_for: BodyFor | None = None,
     ) -> Sent:
-        """Give the first good answer, or the last one if none is. Raises `UpstreamError`."""
-        request = Request(method, path, query, body, headers)
+        """Return the first good answer, or the last one if none is. Raises `UpstreamError`.
+
+        `body_for` gives the body for upstreams of another provider than the first.
+        """
         session = self._upstreams.session
-        places = self._places[:1] if request.once else self._places
+        places = self._places if isinstance(body, bytes | None) else self._places[:1]
+        provider, is_refused = self.provider, False
         kept: Sent | None = None
+        failure: UpstreamError | None = None
         for place in places:
-            stranger = place.origin != self.home
+            last = place is places[-1]
             try:
-                answer = await place.ask(session, request, stranger=stranger)
+                if body_for is not None and place.provider(self._model) != provider:
+                    provider = place.provider(self._model)
+                    written = await body_for(provider)
+                    body, is_refused = written or body, written is None
+                if is_refused:
+                    continue
+                own = place.body(body, self._model)
+                request = Request(method, path, query, own, headers)
+                answer = await place.ask(session, request, stranger=place.origin != self.home)
             except UpstreamError as error:
-                _note(error.message, last=place is places[-1])
-                if place is places[-1] and kept is None:
-                    raise
+                _note(error.message, last=last)
+                failure = error
                 continue
             except BaseException:
                 if kept is not None:
@@ -255,17 +317,28 @@ class Route:
             if kept is not None:
                 await kept.close()
             kept = answer
+            kept.provider = place.provider(self._model)
             if answer.status not in AGAIN:
                 break
-            told = f"the upstream {place.config.name!r} answered {answer.status}"
-            _note(told, last=place is places[-1])
-        assert kept is not None  # noqa: S101 - an answer or an error
+            _note(f"the upstream {place.config.name!r} answered {answer.status}", last=last)
+        if kept is None:
+            assert failure is not None  # noqa: S101 - an answer or an error
+            raise failure
         return kept
 
 
 def _note(told: str, *, last: bool) -> None:
     """Tell whoever runs the gateway that an upstream fails."""
     log.warning("%s: %s", told, "the caller is told" if last else "another one is asked")
+
+
+def _prefix(pattern: Pattern) -> str:
+    """Return the prefix of a pattern such as groq/*; a name without wildcards has none."""
+    if not isinstance(pattern, str) or pattern.startswith("/"):
+        return ""
+    prefix, slash, rest = pattern.partition("/")
+    plain = not any(sign in prefix for sign in "*?[")
+    return prefix + slash if plain and any(sign in rest for sign in "*?[") else ""
 
 
 def _base(config: UpstreamConfig) -> str:

@@ -28,7 +28,8 @@ class Refused(Exception):
 def passed(verdict: Verdict) -> Any:
     """Give the value of a verdict, or refuse the caller if hooks refused it or failed."""
     if verdict.decision is Decision.BLOCK:
-        raise Refused(Refusal(verdict.status or 403, verdict.reason, verdict.code))
+        status = verdict.status or 403
+        raise Refused(Refusal(status, verdict.reason, verdict.code, verdict.retry_after))
     return survived(verdict)
 
 

@@ -6,18 +6,25 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.asks import AnswerLater
+from checkrail.engine.errors import error_type
+from checkrail.engine.scope import Scope
 from checkrail.runner.api import Api, Refused
-from checkrail.runner.bodies import AgentBody, GraphBody, Report, ended
+from checkrail.runner.bodies import AgentBody, Report, ended
 from checkrail.runner.hooks import PREFIX, RemoteHooks, ids_of
 from checkrail.runner.projects import RunnerProject
 from checkrail.runner.telling import Telling
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.catalogue import GRAPH
+from checkrail.runs.graphs.fences import RunFence, set_fence
 from checkrail.runs.live import EventLimitError, Limits, LiveRun
+from checkrail.runs.outside.memos import verify_memo
 from checkrail.runs.work import MEMO
+
+if TYPE_CHECKING:
+    from checkrail.runner.graph_bodies import GraphBody
 
 LEFT = "left"
 """How a run is reported that waits for somebody to answer."""
@@ -42,11 +49,11 @@ class Execution:
         self._grace = cancel_grace
         self._telling = Telling(self._send, self._events_refused)
         self._broken: str | None = None
-        self._usage: Mapping[str, Any] = {}
         self.runner_id = runner_id
         row = {**claim["run"], "last_seq": 0}
         self.live = LiveRun(row, Limits(**claim["limits"]), self._telling.dirty, lambda: True)
         self.live.seq = 0  # the server numbers what others see
+        self.live.usage |= (claim["left"] or {}).get("usage") or {}
         self.hooks = RemoteHooks(claim["points"], self._ask, self._break)
         if row["cancel"] is not None:
             self.live.stop("rollback" if row["cancel"] == "rollback" else "interrupt")
@@ -66,8 +73,8 @@ class Execution:
     def _said(self, told: Mapping[str, Any]) -> dict[str, Any]:
         return {"attempt": self.live.attempt, **told}
 
-    async def _send(self, events: list[Any]) -> None:
-        told = self._said({"events": events})
+    async def _send(self, events: list[Any], usage: Mapping[str, Any] | None) -> None:
+        told = self._said({"events": events, "usage": usage})
         await self._api.insist("POST", self._path("events"), self.runner_id, told)
 
     def _events_refused(self, refused: Refused) -> None:
@@ -120,19 +127,49 @@ class Execution:
             await self._reported(*self._report(body, unwound=unwound))
         return True
 
+    def _fence(self) -> RunFence:
+        """Return what keeps the run from writing checkpoints that is not ours any more."""
+        live = self.live
+
+        async def is_held() -> bool:
+            try:
+                path, said = self._path("heartbeat"), self._said({})
+                await self._api.insist("POST", path, self.runner_id, said)
+            except Refused as refused:
+                if refused.lost:
+                    return False
+                raise
+            return True
+
+        return RunFence(
+            live.run_id,
+            live.attempt,
+            self.runner_id,
+            is_over=lambda: live.mute or self._lost,
+            is_held=is_held,
+            stop=lambda: live.stop("lost"),
+        )
+
     async def _body(self) -> Report:
+        set_fence(self._fence())
         live = self.live
         live.desk = self.hooks
+        verify_memo(self.run_id, self._claim["left"] or {})
         scope = self.hooks.registry.scope(**ids_of(live.row)).asking(self.hooks.desk)
-        kind = GraphBody if self._claim["kind"] == GRAPH else AgentBody
-        body = kind(self._project, self._claim, live, scope)
         try:
-            return await body.report()
+            return await self._build_body(scope).report()
         except AnswerLater as later:
             left = later.memo
             return LEFT, {"memo": left[MEMO], "held": left["events"]}
-        finally:
-            self._usage = dict(body.usage)
+
+    def _build_body(self, scope: Scope) -> AgentBody | GraphBody:
+        """Return the body of the run, by the kind of its agent."""
+        given = (self._project, self._claim, self.live, scope)
+        if self._claim["kind"] != GRAPH:
+            return AgentBody(*given)
+        from checkrail.runner.graph_bodies import GraphBody  # LangChain, which only graphs need
+
+        return GraphBody(*given)
 
     async def _unwind(self, body: asyncio.Task[Report]) -> bool:
         body.cancel()
@@ -166,7 +203,7 @@ class Execution:
         return how, told
 
     async def _reported(self, how: str, told: Mapping[str, Any]) -> None:
-        said = self._said({**told, "usage": self._usage})
+        said = self._said({**told, "usage": dict(self.live.usage)})
         try:
             await self._api.insist("POST", self._path(how), self.runner_id, said)
         except Refused as refused:
@@ -186,7 +223,8 @@ def _failed(error: BaseException | None) -> outcomes.Outcome:
         return outcomes.failed(str(error), "event_limit")
     if isinstance(error, asyncio.CancelledError):
         return outcomes.failed("the run cancelled itself", "CancelledError")
-    return outcomes.failed(str(error) or type(error).__name__, type(error).__name__)
+    kind = error_type(error)
+    return outcomes.failed(str(error) or kind, kind)
 
 
 def _seen(body: asyncio.Task[Report]) -> None:

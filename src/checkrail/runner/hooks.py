@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from checkrail.engine.asks import AnswerLater, Question, is_inside
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.event import Event
+from checkrail.engine.matchers import MODEL_NAMES
 from checkrail.engine.outcomes import UNSET, Continue, Outcome
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.registry import HookRegistry
@@ -109,10 +110,12 @@ class RemoteHooks:
 
     def _request(self, event: Event[Any]) -> dict[str, Any]:
         d = event._d  # noqa: SLF001 - only the engine knows the agents at work, and whose work it is
+        ids = {name: getattr(event, name) for name in IDS}
+        ids |= {name: event.metadata.get(name) for name in MODEL_NAMES}
         return {
             "point": str(event.point),
             "value": plain(event.value),
-            "ids": {name: getattr(event, name) for name in IDS if getattr(event, name) is not None},
+            "ids": {name: said for name, said in ids.items() if said is not None},
             "levels": [level.label for level in d.scope.levels if level.label],
             "leaves": self.leaves and not is_inside(d),
         }

@@ -100,7 +100,8 @@ class RunnerProject:
     async def _saver(self) -> AsyncIterator[Any]:
         config = self.loaded.server
         if not config.checkpointer.path:
-            async with open_checkpointer(str(config.database)) as saver:
+            types = self.loaded.load_state_types()
+            async with open_checkpointer(str(config.database), types=types) as saver:
                 yield saver
             return
         found = self.loaded.load_object(config.checkpointer.path, "checkpointer.path")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from checkrail.engine.containment import contain_tasks
 from checkrail.runner.api import Api, Refused, Unavailable
 from checkrail.runner.beating import Heard, Heartbeat, Holding
 from checkrail.runner.executing import Execution
@@ -60,6 +61,7 @@ class Runner:
 
     async def serve(self) -> None:
         """Take runs until it is told to stop."""
+        contain_tasks()
         registered = await self._until_stopped(self._register())
         if registered is None:
             return
@@ -102,24 +104,31 @@ class Runner:
     async def _poll(self, seconds: float) -> None:
         """Ask for runs once, and begin with what there is."""
         try:
-            found = await self._asked(seconds)
-        except Unavailable as error:
+            found = await self._request_runs(seconds)
+        except (Unavailable, Refused) as error:
+            if isinstance(error, Refused) and error.status < 500:
+                raise
             if not self._away:
                 log.warning("%s; it is tried again", error)
             self._away = True
             await asyncio.sleep(_PAUSE)
-            return
-        except Refused as refused:
-            if not refused.lost:
-                raise
-            log.warning("the server does not know this runner any more; it registers again")
-            await self._register()
             return
         self._away = False
         for stop in (found or {}).get("stops", ()):
             self._stop_run(stop["run_id"], stop["attempt"], stop["cancel"])
         for claim in (found or {}).get("runs", ()):
             self._take(claim)
+
+    async def _request_runs(self, seconds: float) -> Any:
+        """Return what a poll gave; None: the server had forgotten this runner, and knows it now."""
+        try:
+            return await self._asked(seconds)
+        except Refused as refused:
+            if not refused.lost:
+                raise
+        log.warning("the server does not know this runner any more; it registers again")
+        await self._register()
+        return None
 
     async def _asked(self, seconds: float) -> Any:
         """Poll; where there was no room, a run that ends makes some, and the server is told."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from checkrail.runner.api import Refused
@@ -15,7 +15,8 @@ _EVERY = 0.02  # seconds
 _AT_ONCE = 500  # events
 _BYTES = 1 << 20
 
-Send = Callable[[list[Any]], Awaitable[object]]
+Send = Callable[[list[Any], Mapping[str, Any] | None], Awaitable[object]]
+"""Sends events, and what the run has used so far if that is news."""
 
 
 class Telling:
@@ -44,13 +45,16 @@ class Telling:
     async def _work(self, live: LiveRun) -> None:
         try:
             await asyncio.sleep(_EVERY)
-            while live.pending:
-                batch = _batch(live.pending)
+            while live.pending or live.usage != live.usage_kept:
+                batch, usage = _batch(live.pending), dict(live.usage)
                 told = [(each.seq, each.event, each.ns, Fragment(each.raw)) for each in batch]
-                await self._send(told)
-                live.kept(batch[-1].seq)
+                await self._send(told, usage if usage != live.usage_kept else None)
+                live.usage_kept = usage
+                if batch:
+                    live.kept(batch[-1].seq)
         except Refused as refused:
             live.pending.clear()
+            live.usage_kept = dict(live.usage)
             self._refused(refused)
         finally:
             self._sending = None

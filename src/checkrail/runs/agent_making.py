@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,8 +12,9 @@ from checkrail.config import ConfigError
 from checkrail.config.agents import AGENT_NAME
 from checkrail.runs.admission import own_assistant
 from checkrail.runs.agents import sync_agents
-from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
+from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError, TooManyError
 from checkrail.runs.made_agents import CHANGED, Kept, MadeAgents
+from checkrail.runs.quotas import OwnerQuotas, stored_size
 from checkrail.store import agents, assistants, crons, named_hooks
 from checkrail.store.database import Tx
 from checkrail.store.rows import Row
@@ -23,10 +25,14 @@ Job = Callable[[Tx], None]
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Who makes an agent; one who is `trusted` may have it run code here."""
+    """Who makes an agent; one who is `trusted` may have it run code here.
+
+    `quotas` hold for what is stored; none for who has no quotas.
+    """
 
     owner: str
     trusted: bool = False
+    quotas: OwnerQuotas | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -36,10 +42,20 @@ class AgentMaking:
     def __init__(self, made: MadeAgents) -> None:
         self._made = made
 
-    async def create(self, name: str, given: Mapping[str, Any], maker: Maker) -> None:
-        """Make a new agent."""
+    async def create(
+        self, name: str, given: Mapping[str, Any], maker: Maker, most: int = 0
+    ) -> None:
+        """Make a new agent; of one maker there are `most`, 0 is no limit."""
 
         def planned(kept: Kept) -> Job:
+            own = sum(
+                bool(row["blueprint"]) and row["owner"] == maker.owner for row in kept.rows.values()
+            )
+            if own >= most > 0:
+                raise TooManyError(
+                    f"{maker.owner!r} has {own} agents, and limits.agents_per_owner allows {most}. "
+                    "Delete some that are not needed"
+                )
             if name in self._made.catalogue or (kept.rows.get(name) or {}).get("blueprint"):
                 told = f"there is an agent {name!r} already"
                 raise ConflictError(f"{told}. Change it by PATCH or PUT, or take another name")
@@ -47,6 +63,7 @@ class AgentMaking:
             description = self._checked(kept, row, trusted=maker.trusted)
 
             def keep(tx: Tx) -> None:
+                _count_version(tx, row, maker)
                 agents.remove(tx, name)  # a switch of an agent that its file does not have any more
                 agents.add(tx, row)
                 sync_agents(tx, {name: description}, time.time(), maker.metadata)
@@ -68,6 +85,7 @@ class AgentMaking:
             description = self._checked(kept, row, trusted=maker.trusted)
 
             def keep(tx: Tx) -> None:
+                _count_version(tx, row, maker, known["stored_bytes"])
                 agents.revise(tx, row)
                 sync_agents(tx, {name: description}, time.time())
 
@@ -100,7 +118,7 @@ class AgentMaking:
         def planned(kept: Kept) -> Job:
             known, entry = kept.rows.get(name), catalogue.get(name)
             if known is None and entry is None:
-                raise missing(name, self._made)
+                raise missing(name)
             if on and entry is not None and not entry.config.enabled:
                 told = f"the agent {name!r} is switched off by {entry.config.source}"
                 raise ConflictError(f"{told}. Change it there")
@@ -140,7 +158,7 @@ class AgentMaking:
             if name in self._made.defined_in_files:
                 raise ConflictError(f"the hook {name!r} is defined in the config. Remove it there")
             if name not in kept.hooks:
-                raise NotFoundError(f"there is no hook {name!r}")
+                raise NotFoundError(f"hook {name!r} not found")
             left = {each: one for each, one in kept.definitions.items() if each != name}
             if wrong := self._newly_wrong(kept, kept.rows, left):
                 raise ConflictError(f"the hook {name!r} is needed: {wrong[0]}", wrong)
@@ -156,7 +174,7 @@ class AgentMaking:
                 f"the agent {name!r} is declared in {entry.config.source}. Change it there"
             )
         if row is None or row["blueprint"] is None:
-            raise missing(name, self._made)
+            raise missing(name)
         return row
 
     def _checked(self, kept: Kept, row: Row, *, trusted: bool) -> str | None:
@@ -167,7 +185,9 @@ class AgentMaking:
             raise InvalidError(told)
         trusted = trusted and self._made.allow_code
         try:
-            config = self._made.config(name, row["blueprint"], kept.definitions, trusted=trusted)
+            config = self._made.config(
+                name, row["blueprint"], kept.definitions, owner=row["owner"], trusted=trusted
+            )
         except ConfigError as error:
             raise invalid(f"the agent {name!r} cannot be", error) from None
         if wrong := self._newly_wrong(kept, {**kept.rows, name: row}, kept.definitions):
@@ -188,11 +208,10 @@ class AgentMaking:
         """Plan a change and keep it; if another process was quicker, plan it again."""
         for _ in range(_TRIES):
             kept = await self._made.renew()
-            keep = planned(kept)
+            keep = await asyncio.to_thread(planned, kept)  # it may take long
 
             def change(tx: Tx, keep: Job = keep, kept: Kept = kept) -> bool:
-                agents.hold(tx)
-                if agents.state(tx) != kept.state:
+                if agents.lock_set(tx) != kept.version:
                     return False
                 keep(tx)
                 tx.tell(*CHANGED)
@@ -204,10 +223,9 @@ class AgentMaking:
         raise ConflictError("others change agents at the same time. Try again")
 
 
-def missing(name: str, made: MadeAgents) -> NotFoundError:
-    """Say that there is no such agent, and which there are."""
-    known = ", ".join(made.catalogue.names) or "none"
-    return NotFoundError(f"there is no agent {name!r}. Agents of this server: {known}")
+def missing(name: str) -> NotFoundError:
+    """Say that there is no such agent; which there are is not for everybody."""
+    return NotFoundError(f"agent {name!r} not found. GET /agents lists those that you may see")
 
 
 def invalid(told: str, error: ConfigError) -> InvalidError:
@@ -238,6 +256,14 @@ def _row(name: str, given: Mapping[str, Any], owner: str | None) -> Row:
         "created_at": now,
         "updated_at": now,
     }
+
+
+def _count_version(tx: Tx, row: Row, maker: Maker, before: int | None = None) -> None:
+    """Count a version of an agent among what is stored of its owner, or raise."""
+    size = stored_size(row["blueprint"])
+    if maker.quotas is not None:
+        maker.quotas.check_bytes(tx, row["owner"], size)
+    row["stored_bytes"] = (before or 0) + size
 
 
 def _shown(row: Row) -> dict[str, Any]:

@@ -33,7 +33,6 @@ class AgentRun:
         self._live = live
         self._scope = scope
         self._emit: Emit = live.emit
-        self._used: Mapping[str, Any] = {}
         live.body = self
 
     async def result(self, kept: Mapping[str, Any] | None = None) -> Outcome:
@@ -49,7 +48,6 @@ class AgentRun:
             held = Held(self._live.emit, self._parts.settings.limits.events, left["events"])
             self._emit = held.emit
         work = await self._work(agent, left)
-        self._used = work.used
         try:
             with tools.offered(self._parts, self._live.row):
                 done = await carried_out(work, self._parts.workshop)
@@ -57,7 +55,6 @@ class AgentRun:
             held_back = () if held is None else held.events
             later.memo = left_at(later.memo, work.used, held_back)
             raise
-        self._used = done.usage or work.used
         return await self.ruled(agent, done, held)
 
     async def again(self, kept: Mapping[str, Any]) -> Outcome:
@@ -65,7 +62,7 @@ class AgentRun:
         name, catalogue = self._live.row["agent_name"], self._parts.catalogue
         agent = catalogue.get(name) or catalogue.runnable(name)  # it may be off by now
         held = Held(self._live.emit, self._parts.settings.limits.events, kept["events"])
-        done, self._used = Done(kept["output"], kept["messages"], kept["usage"]), kept["usage"]
+        done = Done(kept["output"], kept["messages"], kept["usage"])
         if not self._scope.has("on_result"):
             held.release()
         return await self.ruled(agent, done, held)
@@ -86,7 +83,8 @@ class AgentRun:
             user=user_of(row),
             context=row["scope"] or {},
             memo=left[MEMO],
-            used=dict(left["usage"]),
+            used=live.usage,
+            mark_usage=live.mark_usage,
         )
 
     async def ruled(self, agent: Entry, done: Done, held: Held | None) -> Outcome:
@@ -138,7 +136,7 @@ class AgentRun:
         return self._with_usage(ended)
 
     def _with_usage(self, ended: Outcome) -> Outcome:
-        return dataclasses.replace(ended, usage=dict(self._used))
+        return dataclasses.replace(ended, usage=dict(self._live.usage))
 
 
 async def carried_out(work: Work, workshop: Workshop) -> Done:
@@ -170,7 +168,9 @@ async def history_of(parts: Parts, row: Any) -> list[Any]:
     """Give the conversation on a run's thread so far."""
     if row["temporary"]:
         return []
-    thread = await parts.database.read(lambda reads: threads.get(reads, row["thread_id"]))
+    thread = await parts.database.read(
+        lambda reads: threads.get(reads, row["thread_id"]), patient=True
+    )
     values = (thread or {}).get("values")
     said = values.get("messages") if isinstance(values, dict) else None
     return said if isinstance(said, list) else []

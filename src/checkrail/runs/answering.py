@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +44,7 @@ class Approver:
 
         row, run = await self._parts.database.read(find)
         if row is None or run is None:
-            raise NotFoundError(f"there is no approval {approval_id!r}")
+            raise NotFoundError(f"approval {approval_id!r} not found")
         if answer.digest is not None and answer.digest != row["digest"]:
             detail = {"digest": row["digest"], "status": row["status"]}
             what = "this answer is to another value than the one that is asked about"
@@ -80,11 +79,11 @@ class Approver:
 
 def _take(tx: Tx, approval_id: str, answer: Answer) -> tuple[bool, Row]:
     """Keep an answer if it is the first; give the question as it is now."""
-    now = time.time()
+    now = tx.time()
     row = approvals.get(tx, approval_id)
     run = None if row is None else _held(tx, row)
     if row is None or run is None:
-        raise NotFoundError(f"there is no approval {approval_id!r}")
+        raise NotFoundError(f"approval {approval_id!r} not found")
     said: dict[str, Any] = {
         "status": "approved" if answer.approved else "denied",
         "reason": answer.reason or None,
@@ -103,7 +102,7 @@ def _take(tx: Tx, approval_id: str, answer: Answer) -> tuple[bool, Row]:
 
 def expire(tx: Tx) -> None:
     """Give up the questions that nobody has answered in time; their runs go on without."""
-    now = time.time()
+    now = tx.time()
     for row in approvals.due(tx, now):
         run = _held(tx, row)
         if run is not None:

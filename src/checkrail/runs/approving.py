@@ -6,7 +6,6 @@ Where a run can be entered again it is left: nothing but rows waits. Inside a bo
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -79,7 +78,7 @@ class Desk:
         """Find what was asked of this very value before, perhaps by a process that is gone."""
         self._live.asked = True
         return await self._parts.database.read(
-            lambda reads: approvals.find(reads, asked, but or ())
+            lambda reads: approvals.find(reads, asked, but or ()), patient=True
         )
 
 
@@ -92,7 +91,7 @@ class LeavingDesk(Desk):
 
     async def __call__(self, question: Question) -> Approval:
         """Give the answer, if there is one. It is used up when the run goes on, and not before."""
-        asked = row_of(self._live.row, question)
+        asked = row_of(self._live.row, question, self._parts.database.time())
         found = await self._found(asked)
         if found is None or found["status"] == "open":
             left = Leaving(found or asked, is_new=found is None)
@@ -124,7 +123,7 @@ class BodyDesk(Desk):
         return await asyncio.wrap_future(asking)
 
     async def _ask(self, question: Question) -> Approval:
-        asked = row_of(self._live.row, question)
+        asked = row_of(self._live.row, question, self._parts.database.time())
         found = await self._found(asked, self._mine)
         approval_id = (found or asked)["approval_id"]
         self._mine.add(approval_id)
@@ -140,9 +139,8 @@ class BodyDesk(Desk):
             row = await self._answered(approval_id)
         if is_open:  # else it was told when it was answered
             self._live.emit(APPROVAL, (), told(row))
-        now = time.time()
         if not await self._parts.database.write(
-            lambda tx: approvals.use(tx, [row["approval_id"]], now)
+            lambda tx: approvals.use(tx, [row["approval_id"]], tx.time()), patient=True
         ):
             return await self._ask(question)  # somebody else has used it up
         return _answer(row, question)
@@ -153,7 +151,7 @@ class BodyDesk(Desk):
 
         with Bell(self._parts.hub, (APPROVAL, approval_id)) as bell:
             while True:
-                row = await self._parts.database.read(find)
+                row = await self._parts.database.read(find, patient=True)
                 if row is None or row["status"] == "void":
                     raise Withdrawn(f"the question {approval_id} was withdrawn")
                 if row["status"] != "open":
@@ -161,10 +159,9 @@ class BodyDesk(Desk):
                 await bell.wait(_LOOK_EVERY)
 
 
-def row_of(run: Row, question: Question) -> Row:
+def row_of(run: Row, question: Question, now: float) -> Row:
     """Give a question as a row, with the digest of what a person is shown."""
     shown = as_shown(question.value)
-    now = time.time()
     same = ("run_id", "thread_id", "session_id", "agent_name", "owner")
     return {
         **{name: run[name] for name in same},
@@ -242,7 +239,7 @@ async def leave(parts: Parts, live: LiveRun, memo: Mapping[str, Any] | None) -> 
     points = {row["point"] for row in asked}
     # What was answered at this point is asked for again when the run goes on.
     used = [row["approval_id"] for row in live.answers if row["point"] not in points]
-    now = time.time()
+    now = parts.database.time()
 
     def wait(tx: Tx) -> Left:
         changed = {
@@ -250,13 +247,14 @@ async def leave(parts: Parts, live: LiveRun, memo: Mapping[str, Any] | None) -> 
             "worker_id": None,
             "kept": data,
             "last_seq": kept[-1].seq if kept else live.seq,
+            "usage": jsons.dumps(live.usage) if live.usage else None,
             "updated_at": now,
         }
         fence = {"worker_id": parts.worker_id, "attempt": live.attempt, "cancel": None}
         if not runs.change_if(tx, live.run_id, fence, **changed):
             return _why_not(tx, parts, live)
         if kept:
-            events.add(tx, [events.row_of(live.run_id, live.thread_id, kept)])
+            events.add(tx, events.rows_of(live.run_id, live.thread_id, kept))
         records.add(tx, written)
         approvals.use(tx, used, now)
         for row in new:
@@ -273,7 +271,7 @@ async def leave(parts: Parts, live: LiveRun, memo: Mapping[str, Any] | None) -> 
 
     came: Left = "lost"
     try:
-        came = await parts.database.write(wait)
+        came = await parts.database.write(wait, patient=True)
     finally:
         if came != "waiting":
             parts.log.keep_all(written)
@@ -300,7 +298,7 @@ def _is_answered(tx: Tx, row: Row) -> bool:
 
 async def put(parts: Parts, row: Row) -> None:
     """Put a question to whoever can answer it."""
-    await parts.database.write(lambda tx: _open(tx, row))
+    await parts.database.write(lambda tx: _open(tx, row), patient=True)
 
 
 def awake(kept: Mapping[str, Any] | None, now: float) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.ending import end_unheld, lock_thread
 from checkrail.runs.errors import ConflictError, NotFoundError
@@ -33,7 +31,7 @@ class Canceller:
 
         row = await self._parts.database.write(cancel)
         if row is None:
-            raise NotFoundError(f"there is no run {run_id!r}")
+            raise NotFoundError(f"run {run_id!r} not found")
         return row
 
     async def stop_session(self, session_id: str) -> list[str]:
@@ -56,7 +54,7 @@ class Canceller:
 
     def _cancel(self, tx: Tx, row: Row, action: str, reason: str | None) -> None:
         if row["cancel"] is None:
-            now = time.time()
+            now = tx.time()
             runs.change(tx, row["run_id"], cancel=action, cancel_reason=reason, updated_at=now)
             row = runs.get(tx, row["run_id"]) or row  # its worker may just have left it
         rolls_back = action == "rollback"
@@ -64,7 +62,7 @@ class Canceller:
             tx.tell("cancel", f"{row['run_id']}:{action}")
         elif rolls_back and row["attempt"]:
             if row["phase"] == "waiting":
-                runs.change(tx, row["run_id"], phase="running", updated_at=time.time())
+                runs.change(tx, row["run_id"], phase="running", updated_at=tx.time())
             tx.tell("work", "")  # whoever takes it has to remove what it left
         else:
             ended = outcomes.cancelled(rolled_back=rolls_back)

@@ -13,14 +13,17 @@ from checkrail.runs.checking import Checker
 from checkrail.runs.errors import ConflictError, NotFoundError
 from checkrail.runs.outcome import Outcome
 
-GRAPH = "graph"
+GRAPH, AUTONOMOUS = "graph", "autonomous"
 
 PROMPT: dict[str, Any] = {
     "type": "object",
     "properties": {"prompt": {"type": "string"}, "messages": {"type": "array"}},
     "anyOf": [{"required": ["prompt"]}, {"required": ["messages"]}],
 }
-"""What an agent takes that says nothing of it; `messages` are what LangGraph's clients send."""
+"""What an autonomous agent takes unless it says; `messages` are what LangGraph's clients send."""
+
+ANY_OBJECT: dict[str, Any] = {"type": "object"}
+"""What a procedural agent takes unless it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def entry_of(config: AgentConfig, **more: Any) -> Entry:
     """Make the entry of an agent: its schemas compiled, its hooks in a level of their own."""
     schema = config.parameters_schema
     if schema is None and config.kind != GRAPH:
-        schema = PROMPT
+        schema = PROMPT if config.kind == AUTONOMOUS else ANY_OBJECT
     hooks = HookRegistry(label=config.name)
     hooks.swap(config.hooks)
     takes = None if schema is None else Checker(schema)
@@ -84,6 +87,8 @@ class Catalogue:
         self._files: dict[str, Entry] = {}
         self._made: dict[str, Entry] = {}
         self._off: frozenset[str] = frozenset()
+        self.broken: Mapping[str, str] = {}
+        self.version: int | None = None  # of the set in the database that was taken last
         self.renew(configs or {})
 
     def renew(self, configs: Mapping[str, AgentConfig]) -> None:
@@ -93,10 +98,26 @@ class Catalogue:
             for name, config in configs.items()
         }
 
-    def take_made(self, entries: Mapping[str, Entry], off: frozenset[str] = frozenset()) -> None:
-        """Take the agents that were made over HTTP, and the names that were switched off there."""
+    def take_made(
+        self,
+        entries: Mapping[str, Entry],
+        off: frozenset[str] = frozenset(),
+        broken: Mapping[str, str] | None = None,
+        version: int | None = None,
+    ) -> None:
+        """Take the agents that were made over HTTP, and the names that were switched off there.
+
+        `broken` are those that cannot be used, by name with the reason. The version is set last:
+        other threads that see it find the agents that belong to it.
+        """
+        self.broken = broken or {}
         self._made = {name: _renewed(self._made.get(name), made) for name, made in entries.items()}
         self._off = off
+        self.version = version
+
+    def made(self, name: str) -> Entry | None:
+        """Return an agent that was made over HTTP."""
+        return self._made.get(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._files or name in self._made
@@ -127,9 +148,12 @@ class Catalogue:
     def runnable(self, name: str) -> Entry:
         """Find an agent that is to be run, or raise that there is none or that it is off."""
         entry = self.get(name)
+        if entry is None and name in self.broken:
+            told = f"the agent {name!r} cannot be used: {self.broken[name]}"
+            raise ConflictError(f"{told}. Change it by PATCH or PUT, or remove it")
         if entry is None:
-            known = ", ".join(self.names) or "none"
-            raise NotFoundError(f"there is no agent {name!r}. Agents of this server: {known}")
+            hint = "GET /agents lists those that you may see"
+            raise NotFoundError(f"agent {name!r} not found. {hint}")
         if not self.is_on(name):
             raise ConflictError(f"the agent {name!r} is switched off. Enable it, or use another")
         return entry
@@ -137,7 +161,7 @@ class Catalogue:
 
 def _renewed(before: Entry | None, now: Entry) -> Entry:
     """Keep the level of an agent's hooks, so that runs under way see what it holds now."""
-    if before is None:
+    if before is None or before is now:
         return now
     before.hooks.swap(lambda _known: [*now.config.hooks])
     return Entry(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkrail.builtin.schema_check import compiled
+from checkrail.builtin.schema_work import LargeValueError
 from checkrail.engine.frozen import thaw
 
 _MOST = 20  # problems that are told of
@@ -20,11 +21,12 @@ class Checker:
 
     def problems(self, value: Any) -> list[dict[str, Any]]:
         """Tell what is wrong with a value: where, what, and what the schema says there."""
-        value = thaw(value)
-        if self._validator.is_valid(value):
-            return []
+        try:
+            errors = self._validator.find_errors(thaw(value))
+        except LargeValueError as refusal:
+            return [{"path": "", "message": str(refusal), "schema": {}}]
         found: list[dict[str, Any]] = []
-        for error in self._validator.iter_errors(value):
+        for error in errors:
             if len(found) == _MOST:
                 break
             rule = [str(step) for step in error.schema_path]

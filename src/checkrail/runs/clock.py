@@ -11,7 +11,7 @@ from functools import partial
 from checkrail.engine.values import User
 from checkrail.runs.admission import Admission
 from checkrail.runs.answering import expire
-from checkrail.runs.errors import RequestError
+from checkrail.runs.errors import KeyRevokedError, RequestError
 from checkrail.runs.hub import Bell
 from checkrail.runs.outside.unclaimed import Unclaimed
 from checkrail.runs.parts import Parts
@@ -19,13 +19,16 @@ from checkrail.runs.recovery import recover
 from checkrail.runs.requests import Asker, Idempotency, RunRequest
 from checkrail.runs.retention import Retention
 from checkrail.runs.schedule import next_time
-from checkrail.store import approvals, crons, runs, threads
+from checkrail.store import approvals, crons, keys, runs, threads
 from checkrail.store.database import Reads, Tx
+from checkrail.store.health import DatabaseUnavailableError
 from checkrail.store.rows import Row
 
 log = logging.getLogger("checkrail.runs")
 
 _MINUTE = 60.0
+_ASKING = ("member", "admin")
+"""Roles of keys that may ask for runs."""
 
 
 class Clock:
@@ -69,6 +72,8 @@ class Clock:
     async def _safely(self, chore: Callable[[], Awaitable[object]]) -> None:
         try:
             await chore()
+        except DatabaseUnavailableError:
+            await asyncio.sleep(0.5)  # it is logged where it is found out
         except Exception:
             log.exception("something that was due failed; it is tried again")
             await asyncio.sleep(0.5)
@@ -82,10 +87,16 @@ class Clock:
             due = await self._parts.database.read(soonest)
         except Exception:  # noqa: BLE001 - said where it is used
             return 1.0
-        return _MINUTE if due is None else max(0.005, due - time.time())
+        return _MINUTE if due is None else max(0.005, due - self._parts.database.time())
 
     async def _recover(self) -> None:
-        await self._parts.database.write(lambda tx: recover(tx, self._parts))
+        seen = self._parts.see_agents()  # what becomes of a run is its agent's to say
+        while await self._parts.write_current(seen, self._recovered) is None:
+            seen = self._parts.see_agents()
+
+    def _recovered(self, tx: Tx) -> bool:
+        recover(tx, self._parts)
+        return True
 
     async def _scheduled(self) -> None:
         await self._parts.database.write(_let_in)
@@ -96,7 +107,8 @@ class Clock:
 
     async def _crons(self) -> None:
         """Start what is due; nothing waits for what hooks have to say to it."""
-        for row in await self._parts.database.write(_due_crons):
+        most_lost = self._parts.settings.most_lost
+        for row in await self._parts.database.write(lambda tx: _due_crons(tx, most_lost)):
             starting = self._safely(partial(self._start, row))
             task = asyncio.get_running_loop().create_task(starting)
             self._starting.add(task)
@@ -108,13 +120,25 @@ class Clock:
         once = Idempotency(f"{row['cron_id']}:{row['occurrence']}", "cron", "")
         error = None
         try:
+            await self._check_key(row["key_id"])
             await self._admission.admit([cron_request(row)], asker, once)
         except RequestError as refused:
             error = f"{refused.status}: {refused}"
             log.warning("the run of cron %s was refused: %s", row["cron_id"], error)
         await self._parts.database.write(
-            lambda tx: crons.change(tx, row["cron_id"], last_error=error, occurrence=None)
+            lambda tx: crons.change(tx, row["cron_id"], last_error=error, occurrence=None, lost=0)
         )
+
+    async def _check_key(self, key_id: str | None) -> None:
+        """Raise if the key that vouches for a cron could not ask for a run itself any more."""
+        if key_id is None:
+            return
+        roles = await self._parts.database.read(lambda reads: keys.roles_in_force(reads, [key_id]))
+        if roles.get(key_id) not in _ASKING:
+            raise KeyRevokedError(
+                f"the API key {key_id} that made or last changed this cron was revoked, or may "
+                "only read. Change the cron with a key that is in force, and it goes on"
+            )
 
 
 def cron_request(row: Row) -> RunRequest:
@@ -136,7 +160,7 @@ def cron_request(row: Row) -> RunRequest:
 
 def _let_in(tx: Tx) -> None:
     """Let scheduled runs that are due into their threads."""
-    now = time.time()
+    now = tx.time()
     for row in runs.due(tx, now):
         free = True
         changed: dict[str, object] = {"due_at": None, "updated_at": now}
@@ -151,9 +175,9 @@ def _let_in(tx: Tx) -> None:
             tx.tell("work", "")
 
 
-def _due_crons(tx: Tx) -> list[Row]:
+def _due_crons(tx: Tx, most_lost: int) -> list[Row]:
     """Take the crons that are due, and set each to its next time."""
-    now = time.time()
+    now = tx.time()
     taken = []
     for row in crons.due(tx, now):
         over = row["end_at"] is not None and row["end_at"] <= now
@@ -161,11 +185,17 @@ def _due_crons(tx: Tx) -> list[Row]:
         if following is not None and row["end_at"] is not None and following > row["end_at"]:
             following = None
         occurrence = None if over else row["next_run_at"]
-        changed = {"next_run_at": following, "occurrence": occurrence, "updated_at": now}
+        changed = {"next_run_at": following, "occurrence": occurrence, "updated_at": now, "lost": 0}
         crons.change(tx, row["cron_id"], **changed)
         if not over:
             taken.append(row | changed)
     for row in crons.stranded(tx, now - _MINUTE):
-        crons.change(tx, row["cron_id"], updated_at=now)
+        lost = row["lost"] + 1
+        if lost >= most_lost:
+            error = f"{lost} processes went away while its run was asked for: it is left out"
+            log.error("the run of cron %s is not asked for again: %s", row["cron_id"], error)
+            crons.change(tx, row["cron_id"], occurrence=None, lost=0, last_error=error)
+            continue
+        crons.change(tx, row["cron_id"], updated_at=now, lost=lost)
         taken.append(row)
     return taken

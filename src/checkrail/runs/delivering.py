@@ -6,11 +6,13 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
 from checkrail.actions.outbound_errors import OutboundRefused, OutboundUnreachable
+from checkrail.engine.containment import contained
+from checkrail.engine.errors import error_type
 from checkrail.engine.values import RunError, RunResult
 from checkrail.runs import jsons
 from checkrail.runs.callbacks import CALLBACK
@@ -20,12 +22,14 @@ from checkrail.runs.hub import WORK, Bell
 from checkrail.runs.parts import Parts
 from checkrail.store import deliveries, records
 from checkrail.store.database import Tx
+from checkrail.store.health import DatabaseUnavailableError
 from checkrail.store.rows import Row
 
 log = logging.getLogger("checkrail.runs")
 
 _LOOK_EVERY = 5.0
 _AT_ONCE = 32
+_DELIVERIES = "deliveries"
 _STRAY_AFTER = 2.0  # seconds, far more than there are between the end of a run and its deliveries
 
 
@@ -55,14 +59,28 @@ class Deliverer:
     def take(self, debts: list[Row]) -> None:
         """Carry out deliveries that this process holds."""
         for row in debts:
-            task = asyncio.get_running_loop().create_task(self._deliver(_read(row)))
-            self._tasks.add(task)
-            self._carried.add(row["delivery_id"])
-            task.add_done_callback(partial(self._done, row["delivery_id"]))
+            self._begin(row, self._deliver(_read(row)))
 
-    def _done(self, delivery_id: str, task: asyncio.Task[None]) -> None:
+    def _begin(self, row: Row, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        self._carried.add(row["delivery_id"])
+        task.add_done_callback(partial(self._done, row))
+
+    def _done(self, row: Row, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._carried.discard(delivery_id)
+        if self._parts.last_chance.release(row["delivery_id"]):
+            self._bell.ring()
+        if task.cancelled() or (error := task.exception()) is None:
+            self._carried.discard(row["delivery_id"])
+            return
+        self._begin(row, self._bury(row, error))
+
+    async def _bury(self, row: Row, error: BaseException) -> None:
+        """Settle a delivery that fell in a way that nobody foresaw: it is not tried again."""
+        told = (row["delivery_id"], row["run_id"])
+        log.error("delivery %s of run %s fell", *told, exc_info=error)
+        await self._settle(row, _dead(row, error_type(error)))
 
     async def serve(self) -> None:
         """Take deliveries that are due, until cancelled."""
@@ -85,14 +103,25 @@ class Deliverer:
         await self._parts.database.write(lambda tx: deliveries.release(tx, worker))
 
     async def _claim(self, room: int) -> list[Row]:
-        worker = self._parts.worker_id
+        worker, last_chance = self._parts.worker_id, self._parts.last_chance
+        suspects = last_chance.look(_DELIVERIES)
+        suspect: list[Row] = []
+        rest: list[Row] = []
+
+        def claim(tx: Tx) -> tuple[list[Row], list[Row]]:
+            now = tx.time()
+            first = deliveries.claim(tx, worker, now, 1, suspected=True) if suspects else []
+            return first, deliveries.claim(tx, worker, now, room - len(first))
+
         try:
-            return await self._parts.database.write(
-                lambda tx: deliveries.claim(tx, worker, time.time(), room)
-            )
+            suspect, rest = await self._parts.database.write(claim)
+        except DatabaseUnavailableError:
+            pass  # it is logged where it is found out
         except Exception:
             log.exception("no deliveries could be claimed; it is tried again")
-            return []
+        if suspects:
+            last_chance.hold(_DELIVERIES, next((row["delivery_id"] for row in suspect), None))
+        return suspect + rest
 
     async def _pause(self) -> float:
         try:
@@ -101,20 +130,24 @@ class Deliverer:
             due = await self._parts.database.read(deliveries.next_due)
         except Exception:  # noqa: BLE001 - said where they are claimed
             due = None
-        return _LOOK_EVERY if due is None else min(_LOOK_EVERY, max(0.05, due - time.time()))
+        if due is None:
+            return _LOOK_EVERY
+        return min(_LOOK_EVERY, max(0.05, due - self._parts.database.time()))
 
     async def _deliver(self, row: Row) -> None:
-        changed: dict[str, Any] = {"status": "done", "ended_at": time.time(), "last_error": None}
+        clock = self._parts.database.time
+        changed: dict[str, Any] = {"status": "done", "ended_at": clock(), "last_error": None}
         try:
-            await self._ways.get(row["kind"], self._hooks)(row)
-        except (Undelivered, UnreachedError) as error:
-            changed = later(row, str(error), self._parts.settings.webhook_attempts)
+            with contained():
+                await self._ways.get(row["kind"], self._hooks)(row)
+        except (Undelivered, UnreachedError, DatabaseUnavailableError) as error:
+            changed = later(row, str(error), self._parts.settings.webhook_attempts, clock())
         except OutboundRefused as error:
             log.error("the webhook of run %s is not sent: %s", row["run_id"], error)  # noqa: TRY400
             changed |= {"status": "dead", "last_error": str(error)}
         except Exception as error:
             log.exception("delivery %s of run %s failed", row["delivery_id"], row["run_id"])
-            changed |= {"status": "dead", "last_error": type(error).__name__}
+            changed |= {"status": "dead", "last_error": error_type(error)}
         await self._settle(row, changed | {"attempts": row["attempts"] + 1})
         if changed["status"] == "owed":
             self._bell.ring()  # it may be due before anything else is
@@ -129,7 +162,7 @@ class Deliverer:
 
         while True:
             try:
-                return await self._parts.database.write(settle)
+                return await self._parts.database.write(settle, patient=True)
             except Exception:
                 log.exception("delivery %s could not be settled yet", row["delivery_id"])
                 await asyncio.sleep(1)
@@ -149,7 +182,11 @@ class Deliverer:
     async def _hooks(self, row: Row) -> None:
         """Tell the finish hooks: a hook that raises or is late is recorded, and that was it."""
         told = row["payload"]
-        scope = self._parts.scope(told["run"], delivery_id=row["delivery_id"])
+        scope = self._parts.scope(
+            told["run"],
+            delivery_id=row["delivery_id"],
+            original_parameters=told.get("original_parameters", told["input"]),
+        )
         scope.lack(scope.without.union(told.get("without", ())))
         same = {
             "status": told["status"],
@@ -193,9 +230,9 @@ class Deliverer:
             raise Undelivered(f"the webhook answered {answer.status}")
 
 
-def later(row: Row, error: str, most: int) -> dict[str, Any]:
+def later(row: Row, error: str, most: int, now: float) -> dict[str, Any]:
     """Say when a delivery is tried again, or that it is dead."""
-    now, attempts = time.time(), row["attempts"] + 1
+    attempts = row["attempts"] + 1
     changed = {"attempts": attempts, "last_error": error}
     if attempts >= most:
         told = (row["delivery_id"], row["run_id"], attempts, error)
@@ -203,6 +240,12 @@ def later(row: Row, error: str, most: int) -> dict[str, Any]:
         return changed | {"status": "dead", "ended_at": now}
     pause = min(3600.0, 2.0**attempts) * random.uniform(0.8, 1.2)  # noqa: S311
     return changed | {"status": "owed", "due_at": now + pause}
+
+
+def _dead(row: Row, error: str) -> dict[str, Any]:
+    """Return how a delivery is settled that is not tried again."""
+    attempts = row["attempts"] + 1
+    return {"status": "dead", "ended_at": time.time(), "last_error": error, "attempts": attempts}
 
 
 def _read(row: Row) -> Row:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ def owed(
     parts: Parts, row: Mapping[str, Any], outcome: Outcome, worker_id: str | None
 ) -> list[Row]:
     """Give the deliveries that the end of a run calls for, for a worker or for whoever comes."""
-    now = time.time()
+    now = parts.database.time()
     point = "after_run" if outcome.good else "on_run_error"
     payloads: list[tuple[str, Any]] = []
     if parts.has(point, row["agent_name"]):
@@ -73,9 +72,11 @@ _IDS = (
 def _told(row: Mapping[str, Any], outcome: Outcome, now: float) -> dict[str, Any]:
     """Tell all that a finish hook is told, so that it needs nothing that may be gone by then."""
     config = row["kwargs"].get("config") or {}
+    changed = row["parameters"] is not None and row["input"] is not None
     return {
         "run": {**{name: row.get(name) for name in _IDS}, "kwargs": {"config": config}},
         "input": _input(row),
+        **({"original_parameters": row["input"]} if changed else {}),
         "output": outcome.output,
         "status": outcome.status,
         "phase": outcome.phase,
@@ -108,10 +109,10 @@ def _webhook(row: Mapping[str, Any], outcome: Outcome, now: float) -> dict[str, 
 def end_unheld(tx: Tx, parts: Parts, row: Row, outcome: Outcome, **fence: Any) -> bool:
     """End a run that nobody works on; False: somebody got there first."""
     lock_thread(tx, row)
-    if used := (row["kept"] or {}).get("usage"):
+    if used := (row["kept"] or {}).get("usage") or row["usage"]:
         outcome = dataclasses.replace(outcome, usage=used)
     closing = closing_events(outcome, row["last_seq"])
-    changed = _ended(outcome, closing[-1].seq)
+    changed = _ended(outcome, closing[-1].seq, tx.time())
     if not row["temporary"] and row["phase"] not in SLOT:  # it never began, but its end is told
         changed["base_seq"] = threads.last_seq(tx, row["thread_id"])
     if not runs.change_if(tx, row["run_id"], fence, **changed):
@@ -121,7 +122,7 @@ def end_unheld(tx: Tx, parts: Parts, row: Row, outcome: Outcome, **fence: Any) -
     debts = owed(parts, row, outcome, None)
     if debts:
         tx.tell("work", "")
-    _wind_up(tx, row, outcome, debts, [events.row_of(row["run_id"], row["thread_id"], closing)])
+    _wind_up(tx, row, outcome, debts, events.rows_of(row["run_id"], row["thread_id"], closing))
     return True
 
 
@@ -140,8 +141,7 @@ def lock_thread(tx: Tx, row: Mapping[str, Any]) -> None:
         threads.hold(tx, row["thread_id"])
 
 
-def _ended(outcome: Outcome, last_seq: int) -> dict[str, Any]:
-    now = time.time()
+def _ended(outcome: Outcome, last_seq: int, now: float) -> dict[str, Any]:
     return {
         "status": outcome.status,
         "phase": outcome.phase,
@@ -162,7 +162,7 @@ def _ended(outcome: Outcome, last_seq: int) -> dict[str, Any]:
 
 def _wind_up(tx: Tx, row: Row, outcome: Outcome, debts: list[Row], kept: list[Row]) -> None:
     """Keep the last events and what is owed, and hand the thread to its next run."""
-    now = time.time()
+    now = tx.time()
     deliveries.add(tx, debts)
     if outcome.rolled_back:
         events.forget(tx, [row["run_id"]])
@@ -196,17 +196,22 @@ def _note(tx: Tx, row: Row, outcome: Outcome) -> None:
     )
 
 
+def _thread_error(outcome: Outcome) -> str:
+    told = {"error": outcome.error_type or "Error", "message": outcome.error or ""}
+    return jsons.dumps(told).decode()
+
+
 def _leave_thread(
     tx: Tx, thread_id: str, outcome: Outcome, following: str | None, last_seq: int
 ) -> None:
-    now = time.time()
+    now = tx.time()
     status = "busy" if following else outcome.thread_status
     changed: dict[str, Any] = {"status": status, "last_seq": last_seq, "updated_at": now}
     if not outcome.keeps_values:
         changed["values"] = jsons.dumps(outcome.values)
         changed["interrupts"] = jsons.dumps(outcome.interrupts)
         changed["state_updated_at"] = now
-    changed["error"] = outcome.error if outcome.thread_status == "error" else None
+    changed["error"] = _thread_error(outcome) if outcome.thread_status == "error" else None
     threads.change(tx, thread_id, **changed)
     if following:
         runs.change(tx, following, base_seq=last_seq)
@@ -222,27 +227,32 @@ class Finisher:
         """End a run as its owner, and give what is owed; None: it is no longer ours to end."""
         parts, row = self._parts, live.row
         live.mute = True
+        outcome = dataclasses.replace(outcome, usage=dict(live.usage))
         pending = await parts.log.taken(live)
         closing = closing_events(outcome, live.seq)
-        kept = [events.row_of(live.run_id, live.thread_id, [*pending, *closing])]
+        kept = events.rows_of(live.run_id, live.thread_id, [*pending, *closing])
         told = parts.log.taken_records(live.run_id)
         debts = owed(parts, row, outcome, parts.worker_id)
-        changed = _ended(outcome, closing[-1].seq)
+        changed = _ended(outcome, closing[-1].seq, parts.database.time())
+        told_elsewhere = live.attempt > 1 or row.get("reported_by") is not None
 
         def end(tx: Tx) -> bool:
+            told_bytes = events.stored_bytes(tx, live.run_id) if told_elsewhere else live.bytes
+            given_bytes = row.get("stored_bytes") or 0
+            changed["stored_bytes"] = given_bytes + told_bytes + len(changed["output"] or b"")
             lock_thread(tx, row)
             if not runs.change_owned(tx, live.run_id, parts.worker_id, live.attempt, **changed):
                 return False
             records.add(tx, told)
             if live.asked or live.attempt > 1 or row["kept"] is not None:
-                approvals.use(tx, [each["approval_id"] for each in live.answers], time.time())
+                approvals.use(tx, [each["approval_id"] for each in live.answers], tx.time())
                 approvals.void_open(tx, live.run_id)
             _wind_up(tx, row, outcome, debts, kept)
             return True
 
         ended = False
         try:
-            ended = await parts.database.write(end)
+            ended = await parts.database.write(end, patient=True)
         finally:
             if not ended:  # the hooks were called all the same
                 parts.log.keep_all(told)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from checkrail.engine.errors import CheckrailError
+from checkrail.engine.outcomes import is_refusal_status
+
+SOON = 5.0
+"""Seconds after which a place may be free that somebody else has now."""
 
 
 class RequestError(CheckrailError):
@@ -12,6 +16,8 @@ class RequestError(CheckrailError):
 
     status = 400
     error = "bad_request"
+    retry_after: float | None = None
+    """In how many seconds it is worth asking again, if that is known."""
 
     def __init__(self, message: str, detail: Any = None, **more: Any) -> None:
         super().__init__(message)
@@ -21,6 +27,13 @@ class RequestError(CheckrailError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class KeyRevokedError(RequestError):
+    """The API key in whose name something is to be done is not in force any more."""
+
+    status = 401
+    error = "unauthenticated"
 
 
 class NotFoundError(RequestError):
@@ -57,9 +70,16 @@ class RefusedError(RequestError):
     error = "refused"
 
     def __init__(
-        self, message: str, status: int, run_id: str, hook: str | None, code: str | None
+        self,
+        message: str,
+        status: int,
+        run_id: str,
+        hook: str | None,
+        code: str | None,
+        *,
+        retry_after: float | None = None,
     ) -> None:
         detail = {"run_id": run_id, "blocked_by": hook, "code": code}
-        super().__init__(message, detail)
-        self.status = status
+        super().__init__(str(message), detail, retry_after=retry_after)
+        self.status = status if is_refusal_status(status) else 500
         self.run_id = run_id

@@ -7,10 +7,12 @@ import contextlib
 import logging
 from typing import Any
 
+from checkrail.runs import jsons
 from checkrail.runs.live import LiveRun
 from checkrail.store import events, records, runs, threads
 from checkrail.store.database import Database, Reads, Tx
 from checkrail.store.events import RunEvent
+from checkrail.store.health import DatabaseUnavailableError
 
 log = logging.getLogger("checkrail.runs")
 
@@ -90,43 +92,57 @@ class EventLog:
         kept, self._records = self._records, []
         away, self._elsewhere = self._elsewhere, []
         batches = [(live, live.pending[-1].seq) for live in dirty if live.pending]
-        rows = [events.row_of(live.run_id, live.thread_id, live.pending) for live, _ in batches]
-        self._in_flight = frozenset(live for live, _ in batches)
+        rows = [
+            (live.attempt, row)
+            for live, _ in batches
+            for row in events.rows_of(live.run_id, live.thread_id, live.pending)
+        ]
+        used = [(live, dict(live.usage)) for live in dirty if live.usage != live.usage_kept]
+        self._in_flight = frozenset(live for live, _ in (*batches, *used))
+
+        def write(tx: Tx) -> None:
+            self._write(tx, rows, kept, away)
+            for live, usage in used:
+                mine = live.run_id, self._worker_id, live.attempt
+                runs.change_owned(tx, *mine, usage=jsons.dumps(usage))
+
         try:
-            await self._database.write(lambda tx: self._write(tx, rows, kept, away))
+            await self._database.write(write, patient=True)
             for live, seq in batches:
                 live.kept(seq)
+            for live, usage in used:
+                live.usage_kept = usage
         except Exception:
             log.exception("events could not be kept; they are tried again")
-            self._dirty |= {live for live, _ in batches}
+            self._dirty |= self._in_flight
             self._records = kept + self._records
             self._elsewhere = away + self._elsewhere
             await asyncio.sleep(0.5)
-            await self._forget_kept([live for live, _ in batches])
+            await self._forget_taken([live for live, _ in batches])
         finally:
             self._flushing, self._in_flight = None, frozenset()
             if self._dirty or self._records:
                 self._soon()
 
-    async def _forget_kept(self, lives: list[LiveRun]) -> None:
-        """Forget events that are kept after all: only word of it was lost with the connection."""
+    async def _forget_taken(self, lives: list[LiveRun]) -> None:
+        """Forget events whose numbers are taken: nothing else of this process may wait for them."""
 
         def last(reads: Reads) -> list[int]:
             return [events.last_seq(reads, live.run_id) for live in lives]
 
-        with contextlib.suppress(Exception):  # the next write tells whether the database is back
+        with contextlib.suppress(DatabaseUnavailableError):
             for live, seq in zip(lives, await self._database.read(last), strict=True):
                 live.kept(seq)
 
     def _write(
         self,
         tx: Tx,
-        rows: list[dict[str, Any]],
+        rows: list[tuple[int, dict[str, Any]]],
         kept: list[dict[str, Any]],
         away: list[dict[str, Any]],
     ) -> None:
-        held = runs.held_among(tx, self._worker_id, [row["run_id"] for row in rows])
-        mine = [row for row in rows if row["run_id"] in held]
+        held = runs.held_attempts(tx, self._worker_id, [row["run_id"] for _, row in rows])
+        mine = [row for attempt, row in rows if held.get(row["run_id"]) == attempt]
         events.add(tx, mine)
         records.add(tx, kept)
         for run_id in dict.fromkeys(row["run_id"] for row in away if row["run_id"]):

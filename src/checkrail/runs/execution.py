@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
-import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from checkrail.agent.patience import within
+from checkrail.engine.errors import error_type
 from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision
 from checkrail.engine.scope import Scope
@@ -18,22 +19,26 @@ from checkrail.runs.agent_run import AgentRun
 from checkrail.runs.approving import BodyDesk, Leaving
 from checkrail.runs.catalogue import GRAPH
 from checkrail.runs.ending import Finisher
-from checkrail.runs.graph_run import GraphRun
+from checkrail.runs.graphs.fences import RunFence, fenced, set_fence
 from checkrail.runs.live import EventLimitError, LiveRun
 from checkrail.runs.outcome import Outcome
 from checkrail.runs.outside import leases, reports
-from checkrail.runs.parts import Parts
+from checkrail.runs.outside.memos import verify_memo
+from checkrail.runs.parts import AgentsSeen, Parts
 from checkrail.runs.requests import subject, with_subject
 from checkrail.runs.work import MEMO
 from checkrail.store import approvals, runs
+from checkrail.store.database import Reads
+from checkrail.store.health import DatabaseUnavailableError
 from checkrail.store.rows import Row
 
 if TYPE_CHECKING:
     from checkrail.engine.verdict import Verdict
+    from checkrail.runs.graph_run import GraphRun
+
+    Body = GraphRun | AgentRun
 
 log = logging.getLogger("checkrail.runs")
-
-Body = GraphRun | AgentRun
 
 
 class Executor:
@@ -67,6 +72,8 @@ class Executor:
                 live.left = True
                 return None
             live.stop(came)
+        if live.ending is None and _is_cut_off(body):
+            live.stop("lost")
         if live.ending == "lost" or (live.ending == "handover" and _answer(body) is None):
             live.mute = True
             return None
@@ -107,14 +114,34 @@ class Executor:
         if run is None:
             return ended
         try:
-            ended = await run.left(ended)
-            kept = live.row["kept"] or {}
-            return dataclasses.replace(ended, usage=ended.usage or kept.get("usage") or {})
-        except Exception:
+            fence = self._fence(live, lambda: live.ending == "lost", patient=False)
+            with fenced(fence):
+                return await within(None, run.left(ended))
+        except Exception as error:
+            if ended.rolled_back and isinstance(error, DatabaseUnavailableError):
+                raise  # whoever takes it next has to remove what it left
             log.exception("the state of thread %s could not be read", live.thread_id)
             return ended
 
+    def _fence(
+        self, live: LiveRun, is_over: Callable[[], bool], *, patient: bool = True
+    ) -> RunFence:
+        """Return what keeps a run from writing checkpoints that is not ours any more."""
+        database, worker_id = self._parts.database, self._parts.worker_id
+
+        def find(reads: Reads) -> bool:
+            return runs.find_owned(reads, live.run_id, worker_id, live.attempt) is not None
+
+        async def is_held() -> bool:  # on SQLite nobody else can have it
+            return not database.postgres or await database.read(find, patient=patient)
+
+        def stop() -> None:
+            live.stop("lost")
+
+        return RunFence(live.run_id, live.attempt, worker_id, is_over, is_held, stop, patient)
+
     async def _body(self, live: LiveRun) -> Outcome | Leaving:
+        set_fence(self._fence(live, lambda: live.mute or live.ending == "lost"))
         await self._parts.known(live.row["agent_name"])
         if live.row["kept"] is None:
             live.emit("metadata", (), {"run_id": live.run_id, "attempt": live.attempt})
@@ -123,13 +150,17 @@ class Executor:
         try:
             if (kept := live.row["kept"]) is not None:
                 if MEMO in kept:
+                    verify_memo(live.run_id, kept)
                     await self._enter(live)
                     return await self._made(live, scope).result(kept)
                 return await self._again(live, scope, kept)
-            if live.row["phase"] == "starting":
+            while live.row["phase"] == "starting":
                 ended = await self._start(live, scope)
                 if ended is not None:
                     return ended
+                scope = self._parts.scope(live.row).asking(live.desk)
+            if self._parts.catalogue.get(live.row["agent_name"]) is None:
+                self._parts.catalogue.runnable(live.row["agent_name"])  # raises why there is none
             return await self._made(live, scope).result()
         except Leaving as left:
             return left
@@ -141,7 +172,7 @@ class Executor:
             mine = live.run_id, self._parts.worker_id, live.attempt
             return runs.change_owned(tx, *mine, kept=None)
 
-        if not await self._parts.database.write(begin):
+        if not await self._parts.database.write(begin, patient=True):
             live.stop("lost")
             raise asyncio.CancelledError
 
@@ -152,17 +183,25 @@ class Executor:
         run = self._made(live, scope)
         if (ended := reports.ended_by(kept, live.row)) is None:
             return await run.again(kept)
-        return dataclasses.replace(await run.left(ended), usage=kept["usage"])
+        return await run.left(ended)
 
     def _made(self, live: LiveRun, scope: Scope) -> Body:
         """Make the body of a run, by the kind of its agent."""
         agent = self._parts.catalogue.get(live.row["agent_name"])
-        kind = GraphRun if agent is None or agent.config.kind == GRAPH else AgentRun
-        return kind(self._parts, live, scope)
+        if agent is not None and agent.config.kind != GRAPH:
+            return AgentRun(self._parts, live, scope)
+        from checkrail.runs.graph_run import GraphRun  # LangChain, which only graphs need
+
+        return GraphRun(self._parts, live, scope)
 
     async def _start(self, live: LiveRun, scope: Scope) -> Outcome | None:
-        """Ask the start hooks; what they change is kept before anything acts on it."""
+        """Ask the start hooks; what they change is kept before anything acts on it.
+
+        Unless the agent has changed meanwhile: then the run is still starting.
+        """
+        seen = self._parts.see_agents(live.row["agent_name"])
         changed: dict[str, Any] = {}
+        live.answers = []
         if scope.has("on_run_start"):
             key, value = subject(live.row)
             verdict = await approving.fire(self._parts, live, scope, "on_run_start", value)
@@ -172,35 +211,46 @@ class Executor:
                 return await self._replaced(live, scope, thaw(verdict.value))
             if (given := jsons.jsonable(thaw(verdict.value))) != value:
                 changed = with_subject(live.row, key, given)
+            if key == "parameters" and (left := jsons.jsonable(thaw(verdict.given))) != value:
+                changed["input"] = left  # what was redacted is not to be found there either
         if live.passes or not self._parts.fits(live.row["needs"]):
-            await self._pass_on(live, changed)
-        live.row |= changed | {"phase": "running"}
-        answers, live.answers = [row["approval_id"] for row in live.answers], []
+            await self._pass_on(live, changed, seen)
+            return None
+        answers = [row["approval_id"] for row in live.answers]
 
         def begin(tx: Any) -> bool:
             mine = live.run_id, self._parts.worker_id, live.attempt
-            approvals.use(tx, answers, time.time())
+            approvals.use(tx, answers, tx.time())
             return runs.change_owned(tx, *mine, phase="running", **changed)
 
-        if not await self._parts.database.write(begin):
+        begun = await self._parts.write_current(seen, begin, patient=True)
+        if begun is False:
             live.stop("lost")
             raise asyncio.CancelledError
+        if begun:
+            live.row |= changed | {"phase": "running"}
+            live.answers = []
         return None
 
-    async def _pass_on(self, live: LiveRun, changed: dict[str, Any]) -> NoReturn:
+    async def _pass_on(self, live: LiveRun, changed: dict[str, Any], seen: AgentsSeen) -> None:
         """Let a runner have a run whose start hooks have agreed, with what they changed."""
         row = live.row | {"worker_id": self._parts.worker_id}
         answers = [each["approval_id"] for each in live.answers]
 
         def release(tx: Any) -> bool:
-            released = leases.release(tx, row, **changed)
+            fired = changed or self._parts.has_start_hooks(row["agent_name"])
+            released = leases.release(tx, row, **changed) if fired else leases.give_back(tx, row)
             if released:
-                approvals.use(tx, answers, time.time())
+                approvals.use(tx, answers, tx.time())
             return released
 
         await self._parts.log.flush()
         live.mute = True
-        live.left = await self._parts.database.write(release)  # this process may have it again
+        released = await self._parts.write_current(seen, release, patient=True)
+        if released is None:
+            live.mute = False
+            return
+        live.left = released  # this process may have it again
         live.stop("lost")
         raise asyncio.CancelledError
 
@@ -243,12 +293,20 @@ def _leaving(body: asyncio.Task[Outcome | Leaving]) -> Leaving | None:
     return result if isinstance(result, Leaving) else None
 
 
+def _is_cut_off(body: asyncio.Task[Outcome | Leaving]) -> bool:
+    """Return whether a body could not go on for want of our database, through no fault of its."""
+    if not body.done() or body.cancelled():
+        return False
+    return isinstance(body.exception(), DatabaseUnavailableError)
+
+
 def _failed(error: BaseException | None) -> Outcome:
     if isinstance(error, EventLimitError):
         return outcomes.failed(str(error), "event_limit")
     if isinstance(error, asyncio.CancelledError):
         return outcomes.failed("the graph cancelled itself", "CancelledError")
-    return outcomes.failed(str(error) or type(error).__name__, type(error).__name__)
+    kind = error_type(error)
+    return outcomes.failed(str(error) or kind, kind)
 
 
 def _seen(body: asyncio.Task[Outcome | Leaving]) -> None:

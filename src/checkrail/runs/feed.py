@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator
 
 from checkrail.runs.hub import Bell, Hub
@@ -41,7 +40,7 @@ class Feed:
                 rows = await self._read()
                 if rows:
                     yield self._safe, rows
-                if len(rows) < _AT_ONCE and not await bell.wait(_LOOK_EVERY):
+                if not rows and not await bell.wait(_LOOK_EVERY):
                     yield self._safe, []
 
     @property
@@ -50,11 +49,11 @@ class Feed:
         return min(self._missing) - 1 if self._missing else self._last
 
     async def _read(self) -> list[Row]:
-        now = time.time()
+        now = self._database.time()
         self._missing = {seq: since for seq, since in self._missing.items() if since > now - _LATE}
         last, missing = self._last, [*self._missing]
         rows = await self._database.read(
-            lambda reads: records.after(reads, last, missing, _AT_ONCE)
+            lambda reads: records.after(reads, last, missing, _AT_ONCE), patient=True
         )
         for row in rows:
             self._note(row, now)

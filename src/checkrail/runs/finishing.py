@@ -39,13 +39,20 @@ def _standing(scope: Scope, point: str) -> Iterator[Bound]:
 
 
 def shares(parts: Parts, row: Mapping[str, Any], point: str) -> list[dict[str, Any]]:
-    """Say for whom a delivery is: one for each hook outside, and one for all the others."""
+    """Say for whom a delivery is: one for each hook outside, and one for all the others.
+
+    One in the background has its own too, which is owed until the hook has ended.
+    """
     hooks = [*_standing(parts.scope(row), point)]
-    outside = [bound.key for bound in hooks if bound.spec.target_type in OUTSIDE]
-    found: list[dict[str, Any]] = [{"hook": key} for key in outside]
-    if len(outside) < len(hooks):
-        found.insert(0, {"without": outside})
+    own = [bound.key for bound in hooks if _is_outside(bound) or bound.spec.background]
+    found: list[dict[str, Any]] = [{"hook": key} for key in own]
+    if len(own) < len(hooks):
+        found.insert(0, {"without": own})
     return found
+
+
+def _is_outside(bound: Bound) -> bool:
+    return bound.spec.target_type in OUTSIDE
 
 
 class FinishHooks:
@@ -124,5 +131,5 @@ def _judge(bound: Bound, seen: list[HookRecord]) -> None:
         failed.ids.get("run_id"),
         failed.error,
     )
-    if failed.failure == "unreachable":
+    if failed.failure == "unreachable" and _is_outside(bound):
         raise UnreachedError(failed.error or "it could not be reached")

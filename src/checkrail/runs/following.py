@@ -23,6 +23,7 @@ class Follower:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._read = partial(parts.database.read, patient=True)  # who follows waits with us
 
     async def ended(self, run_id: str) -> Row:
         """Wait until a run has ended, and give it."""
@@ -33,7 +34,7 @@ class Follower:
                 return live.ended.result()
         with Bell(self._parts.hub, ("run", run_id)) as bell:
             while True:
-                row = await self._parts.database.read(partial(_get, run_id=run_id))
+                row = await self._read(partial(_get, run_id=run_id))
                 if row is None:
                     raise NotFoundError(f"the run {run_id!r} is gone: it was rolled back")
                 if row["ended_at"] is not None:
@@ -71,7 +72,7 @@ class Follower:
         Begins with the run that a number of the thread falls into, from its first event on. No
         run and no events says that for a while there was nothing.
         """
-        read = self._parts.database.read
+        read = self._read
         with Bell(self._parts.hub, ("thread", thread_id)) as bell:
             row = await read(lambda reads: runs.started_at_or_before(reads, thread_id, after))
             last = (0, 0)
@@ -89,16 +90,16 @@ class Follower:
 
     async def _is_over(self, run_id: str, after: int) -> bool:
         """Say whether nothing more will come: all events up to the last one were given."""
-        row = await self._parts.database.read(partial(_get, run_id=run_id))
+        row = await self._read(partial(_get, run_id=run_id))
         if row is None:
             return True
         if row["ended_at"] is None:
             return False
-        return not await self._parts.database.read(partial(_after, run_id=run_id, seq=after))
+        return not await self._read(partial(_after, run_id=run_id, seq=after))
 
     async def _kept(self, run_id: str, after: int) -> AsyncGenerator[list[RunEvent]]:
         while True:
-            found = await self._parts.database.read(partial(_after, run_id=run_id, seq=after))
+            found = await self._read(partial(_after, run_id=run_id, seq=after))
             if not found:
                 return
             yield found
@@ -114,7 +115,7 @@ class Follower:
                     yield batch
             while not tap.lagging:
                 batch = [event for event in tap.waiting if event.seq > after]
-                tap.waiting.clear()
+                tap.clear()
                 if batch:
                     after = batch[-1].seq
                     yield batch

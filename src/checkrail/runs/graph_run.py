@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkrail.adapters.langchain import Guard, Journal
+from checkrail.adapters.langchain.usage import Usage
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision
@@ -17,7 +18,7 @@ from checkrail.runs import approving, jsons
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.graphs import rewriting, state, thread_rows
 from checkrail.runs.graphs.execution import INTERRUPT, GraphOutcome, execute
-from checkrail.runs.graphs.requests import GraphRequest
+from checkrail.runs.graphs.requests import PROTOCOL_MODES, GraphRequest
 from checkrail.runs.holding import Emit, Held, rules_on_result
 from checkrail.runs.live import LiveRun
 from checkrail.runs.outcome import Outcome
@@ -26,11 +27,6 @@ from checkrail.runs.withholding import withheld
 from checkrail.runs.work import MEMO, NOT_LEFT, left_at
 
 _NOT_ASKED = "UnknownInterruptError"  # LangGraph's word for an answer to a question nobody asked
-
-PROTOCOL_MODES = frozenset(
-    {"values", "updates", "messages", "custom", "tasks", "checkpoints", "tools"}
-)
-"""What a graph streams for a client of the event protocol, which may ask for any of it."""
 
 
 class SwallowedError(CheckrailError):
@@ -51,7 +47,8 @@ class GraphRun:
         self._live = live
         self._scope = scope
         self._loop_thread = threading.get_ident()
-        self._guard = Guard(scope, on_tool=self._tool)
+        used = Usage(live.usage, live.mark_usage)
+        self._guard = Guard(scope, on_tool=self._tool, used=used)
         self._emit: Emit = live.emit
         self._modes = frozenset(live.row["kwargs"].get("modes") or ("values",))
         asked = live.row["kwargs"]
@@ -105,7 +102,6 @@ class GraphRun:
             desk.leaves = False
 
         self._guard.journal = Journal(() if memo is None else memo["calls"], hold)
-        self._guard.used.by_model |= left["usage"]
         if memo is not None:
             self._guard.take_up(memo)
 
@@ -124,7 +120,6 @@ class GraphRun:
         """Ask the hooks again about what the graph came to, as it was kept meanwhile."""
         row = self._live.row
         held = Held(self._live.emit, self._parts.settings.limits.events, kept["events"])
-        self._guard.used.by_model |= kept["usage"]
         if not self._scope.has("on_result"):
             held.release()
         config = row["kwargs"].get("config") or {}
@@ -229,7 +224,7 @@ class GraphRun:
         """Give the end of a run that waits for somebody: its output says for what."""
         output = found.values
         if isinstance(output, dict):
-            output = {**output, INTERRUPT: found.interrupts}
+            output = {**output, **({INTERRUPT: found.interrupts} if found.interrupts else {})}
         return self._with_usage(
             Outcome(
                 "interrupted",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from checkrail.adapters.langchain.lanes import enforcing
+from checkrail.adapters.enforcement import enforcing
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.scope import Scope
 from checkrail.runs.graphs.execution import STEP

@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from checkrail.actions.errors import ActionError
 from checkrail.engine.chain import hook_at_work
-from checkrail.engine.event import Event
+from checkrail.engine.errors import TimedOutError, UnreachableError
+from checkrail.engine.event import ORIGINAL, Event
 from checkrail.engine.frozen import thaw
 from checkrail.engine.outcomes import Reject
-from checkrail.engine.values import User
+from checkrail.engine.values import User, plain
 from checkrail.runs.catalogue import Entry
 from checkrail.runs.errors import RequestError
-from checkrail.runs.parts import Parts
+from checkrail.runs.parts import HOOK, Parts
 from checkrail.runs.requests import Asker, Idempotency, RunRequest
 from checkrail.store import runs
 from checkrail.store.database import Reads
+from checkrail.store.health import DatabaseUnavailableError
 from checkrail.store.rows import Row
 
 if TYPE_CHECKING:
     from checkrail.runs.service import Runs
 
 MAX_DEPTH = 5
-HOOK = "hook"
 _START = ("before_run", "on_run_start")
 _FINISH = ("after_run", "on_run_error")
 NOBODY = User("anonymous")
@@ -53,6 +54,14 @@ class HookRuns:
         self, agent_name: str, parameters: dict[str, Any], event: Event[Any], timeout: float
     ) -> Any:
         """Run an agent, and give its output, or raise what went wrong."""
+        try:
+            return await self._run(agent_name, parameters, event, timeout)
+        except DatabaseUnavailableError as error:
+            raise UnreachableError(f"the agent {agent_name!r} could not be run: {error}") from error
+
+    async def _run(
+        self, agent_name: str, parameters: dict[str, Any], event: Event[Any], timeout: float
+    ) -> Any:
         asked = await self._asked(agent_name, parameters, event, timeout)
         delivery_id = event.metadata.get("delivery_id")
         if delivery_id is None:
@@ -66,15 +75,17 @@ class HookRuns:
     async def _asked(
         self, agent_name: str, parameters: dict[str, Any], event: Event[Any], timeout: float
     ) -> RunRequest:
-        parent, line = await self._parts.database.read(
-            lambda reads: _ancestors(reads, event.run_id)
+        parent, line = await self._parts.read_current(
+            lambda reads: _ancestors(reads, event.run_id), patient=True
         )
         agent = self._parts.catalogue.get(agent_name)
         if agent is None:
-            raise ActionError(f"there is no agent {agent_name!r}", "Declare it, or name another")
+            problem = f"there is no agent {agent_name!r}"
+            raise ActionError(problem, "Declare it, or name another", public=problem)
         _check_line(agent_name, line or [event.agent_name or ""], parent or event.metadata)
         _check_start(agent, event)
-        _check_fits(agent, parameters)
+        parameters = parameters | _original_parameters(agent, event)
+        _check_fits(agent, parameters, event)
         around = parent or event.metadata  # at `before_run` there is no run yet
         without = [*(around.get("told") or {}).get("without", ())]
         if (hook := hook_at_work()) is not None:
@@ -105,7 +116,7 @@ class HookRuns:
             [row] = await asyncio.shield(task)
         except RequestError as error:
             problem = f"the agent {asked.assistant_id!r} could not be run: {error}"
-            raise ActionError(problem) from error
+            raise ActionError(problem, public=problem) from error
         except asyncio.CancelledError:
             self._withdrawing.add(withdrawing := loop.create_task(self._withdraw(task)))
             withdrawing.add_done_callback(self._withdrawing.discard)
@@ -120,11 +131,14 @@ class HookRuns:
 
     async def _answer(self, run: Row) -> Any:
         """Wait for the end of a run; a hook that is cancelled or late takes it along."""
+        self._parts.awaited.add(run["run_id"])
         try:
             return _output(await self._service.ended(run["run_id"]))
         except asyncio.CancelledError:
             await asyncio.shield(asyncio.get_running_loop().create_task(self._stop(run)))
             raise
+        finally:
+            self._parts.awaited.discard(run["run_id"])
 
     async def _stop(self, run: Row) -> None:
         with contextlib.suppress(RequestError):  # it is over, or gone
@@ -135,7 +149,11 @@ def _output(row: Row) -> Any:
     if row["status"] == "success":
         return row["output"]
     told = row["error"] or row["phase"]
-    raise ActionError(f"the run {row['run_id']} of {row['agent_name']!r} ended: {told}")
+    problem = f"the run {row['run_id']} of {row['agent_name']!r} ended: {told}"
+    if row["status"] == "timeout":
+        raise TimedOutError(problem)
+    public = f"the agent {row['agent_name']!r} failed, see its run {row['run_id']}"
+    raise ActionError(problem, public=public)
 
 
 def _ancestors(reads: Reads, run_id: str | None) -> tuple[Row | None, list[str]]:
@@ -152,21 +170,34 @@ def _ancestors(reads: Reads, run_id: str | None) -> tuple[Row | None, list[str]]
 def _check_line(agent_name: str, line: list[str], parent: Mapping[str, Any]) -> None:
     if agent_name in line:
         circle = " → ".join([*reversed(line), agent_name])
-        raise ActionError(f"the agent hooks are a circle: {circle}", "Let one of them end")
+        problem = f"the agent hooks are a circle: {circle}"
+        raise ActionError(problem, "Let one of them end", public=problem)
     if parent.get("depth", 0) >= MAX_DEPTH:
-        raise ActionError(f"hooks start runs {MAX_DEPTH} deep, which is the limit", "Chain fewer")
+        problem = f"hooks start runs {MAX_DEPTH} deep, which is the limit"
+        raise ActionError(problem, "Chain fewer", public=problem)
 
 
 def _check_start(agent: Entry, event: Event[Any]) -> None:
     if event.point in _START and any(map(agent.hooks.has, _START)):
-        raise ActionError(
-            f"the agent {agent.name!r} has start hooks of its own, and cannot be one",
-            "Move them to where it is called, or use another agent",
-        )
+        problem = f"the agent {agent.name!r} has start hooks of its own, and cannot be one"
+        remedy = "Move them to where it is called, or use another agent"
+        raise ActionError(problem, remedy, public=problem)
 
 
-def _check_fits(agent: Entry, parameters: Any) -> None:
+def _original_parameters(agent: Entry, event: Event[Any]) -> dict[str, Any]:
+    """Return what the run before was asked for, if an agent's schema has a place for that."""
+    named = (agent.config.parameters_schema or {}).get("properties") or {}
+    if event.point not in _FINISH or ORIGINAL not in named:
+        return {}
+    return {ORIGINAL: plain(event.metadata.get(ORIGINAL, event.value.input))}
+
+
+def _check_fits(agent: Entry, parameters: Any, event: Event[Any]) -> None:
     """Refuse the run if its hook cannot be asked: that nobody looked is no permission."""
     wrong = None if agent.takes is None else agent.takes.wrong(parameters, "what it is told does")
-    if wrong is not None:
-        raise Reject(f"the hook agent {agent.name!r} cannot be asked: {wrong}", status=500)
+    if wrong is None:
+        return
+    problem = f"the hook agent {agent.name!r} cannot be asked: {wrong}"
+    if event.verdict is not None:  # an observer refuses nothing
+        raise ActionError(problem, "Let its parameters_schema take what it is sent", public=problem)
+    raise Reject(problem, status=500)

@@ -15,6 +15,8 @@ from typing import Any
 
 import orjson
 
+from checkrail.engine.containment import ends_process
+
 loads = orjson.loads
 Fragment = orjson.Fragment
 """JSON that is written already, and is taken as it is into what is written around it."""
@@ -59,7 +61,9 @@ def _odd(value: Any) -> Any:
             _KNOWN.clear()
     try:
         return convert(value)
-    except Exception:  # noqa: BLE001 - a value that cannot be read must not end the run
+    except BaseException as error:
+        if ends_process(error):
+            raise
         return _named(value)
 
 
@@ -73,11 +77,7 @@ def _conversion(kind: type) -> Callable[[Any], Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Give a dataclass's fields; an interrupt says only what it has, as its clients expect."""
-    given = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-    if type(value).__name__ == "Interrupt" and given.get("response_schema") is None:
-        given.pop("response_schema", None)
-    return given
+    return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
 
 
 def _error(value: BaseException) -> dict[str, str]:
@@ -163,5 +163,7 @@ def _key(key: Any) -> str:
         return key.isoformat()
     try:
         return _text(str(key))
-    except Exception:  # noqa: BLE001 - see _odd
+    except BaseException as error:
+        if ends_process(error):
+            raise
         return _named(key)

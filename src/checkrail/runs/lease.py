@@ -13,6 +13,7 @@ from typing import Any
 
 from checkrail.store import runs, workers
 from checkrail.store.database import Database, Tx
+from checkrail.store.health import DatabaseUnavailableError
 
 log = logging.getLogger("checkrail.runs")
 
@@ -55,7 +56,8 @@ class Lease:
     def sound(self) -> bool:
         """Whether nobody else can have taken our runs yet.
 
-        On SQLite nobody else can: the data directory is locked.
+        If not, only the database can say: while it is away, perhaps nobody could take them. On
+        SQLite nobody else can: the data directory is locked.
         """
         return not self._database.postgres or time.monotonic() < self._until
 
@@ -67,6 +69,7 @@ class Lease:
             if not database.postgres:
                 workers.end_all(tx)
             now, seconds = database.now(), self._seconds
+            workers.stand_still(tx, now, 2 * self._every)
             workers.spare_runners(tx, now, seconds)
             workers.add(tx, self._worker_id, (name, pid), now, seconds, told=self._about)
 
@@ -85,16 +88,22 @@ class Lease:
         while not self._stop.wait(self._every):
             try:
                 self._beat()
+            except DatabaseUnavailableError:
+                pass  # which is logged where it is found out
             except Exception:
                 log.exception("a heartbeat failed; the next one is due in %s s", self._every)
 
     def _beat(self) -> None:
-        beat = self._database.beat(self._renew)
+        self._told(self._database.beat(self._renew))
+
+    def renewed(self, beat: Beat) -> None:
+        """Count on the lease again, now that the runs are stopped that others have taken."""
         self._until = beat.began + self._seconds
-        self._told(beat)
 
     def _renew(self, tx: Tx) -> Beat:
         began, now = time.monotonic(), self._database.now()
+        workers.stand_still(tx, now, 2 * self._every)
+        workers.spare_unheard(tx, now, self._seconds)
         alive = workers.beat(tx, self._worker_id, now, self._seconds)
         if not alive and not workers.renew(tx, self._worker_id, now, self._seconds):
             where = (platform.node(), os.getpid())

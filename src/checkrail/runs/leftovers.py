@@ -8,6 +8,7 @@ import logging
 from typing import Any
 
 from checkrail.runs.graphs.thread_rows import delete_thread
+from checkrail.store.health import trouble_of
 
 log = logging.getLogger("checkrail.runs")
 
@@ -25,7 +26,9 @@ class Leftovers:
         self._sweeping: asyncio.Task[None] | None = None
 
     def add(self, thread_id: str) -> None:
-        """Delete what is kept of a thread, soon."""
+        """Delete what is kept of a thread, soon; without graphs, nothing is."""
+        if self._checkpointer is None:
+            return
         self._waiting.append(thread_id)
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
@@ -44,6 +47,9 @@ class Leftovers:
             batch, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
             try:
                 await delete_thread(self._checkpointer, *batch)
-            except Exception:
+            except Exception as error:
+                if trouble_of(error) is not None and not self._closing.is_set():
+                    self._waiting = batch + self._waiting  # until the database is back
+                    continue
                 log.exception("the checkpoints of %s stateless runs stay behind", len(batch))
         self._sweeping = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -45,17 +46,25 @@ class Tap:
 
     wake: Callable[[], object]
     waiting: deque[RunEvent] = field(default_factory=deque)
+    waiting_bytes: int = 0
     lagging: bool = False
     most: int = 5000
+    most_bytes: int = 2 * 1024 * 1024
 
     def push(self, event: RunEvent) -> None:
         """Take an event."""
-        if len(self.waiting) >= self.most:
+        if len(self.waiting) >= self.most or self.waiting_bytes >= self.most_bytes:
             self.lagging = True
-            self.waiting.clear()
+            self.clear()
         if not self.lagging:
             self.waiting.append(event)
+            self.waiting_bytes += len(event.raw)
         self.wake()
+
+    def clear(self) -> None:
+        """Wait for no event that has come."""
+        self.waiting.clear()
+        self.waiting_bytes = 0
 
 
 class LiveRun:
@@ -78,6 +87,11 @@ class LiveRun:
         self.bytes = 0
         self.told = 0
         self.pending: list[RunEvent] = []  # not kept yet
+        before = (row.get("kept") or {}).get("usage") or row.get("usage") or {}
+        self.usage: dict[str, Any] = dict(before)  # of all attempts so far, by model
+        self.usage_kept: dict[str, Any] = dict(before)  # what of it is in the table
+        self._loop = asyncio.get_running_loop()
+        self._unsent: list[RunEvent] = []  # while nobody can say whether it is still ours
         self.taps: set[Tap] = set()
         self.body: Any = None  # what works on it
         self.mute = False  # what its body says no longer counts
@@ -100,9 +114,6 @@ class LiveRun:
         """Tell something: at once to who listens here, and soon to the table."""
         if self.mute:
             return
-        if not self._sound():
-            self.stop("lost")
-            return
         raw = jsons.dumps(data)
         self.bytes += len(raw)
         self.told += 1
@@ -120,7 +131,7 @@ class LiveRun:
 
     def note(self, event: str, raw: bytes) -> None:
         """Tell of a hook, in order with all else; it is kept elsewhere too, and never too much."""
-        if self.mute or not self._sound() or len(raw) > self._limits.event_bytes:
+        if self.mute or len(raw) > self._limits.event_bytes:
             return
         self._append(RunEvent(self.seq + 1, event, (), raw=raw))
 
@@ -128,12 +139,27 @@ class LiveRun:
         self.seq = made.seq
         self.pending.append(made)
         self._dirty(self)
-        for tap in self.taps:
-            tap.push(made)
+        self._unsent.append(made)
+        if self._sound():
+            self.release()
+
+    def release(self) -> None:
+        """Tell those who listen here what was held back until it was known whose the run is."""
+        if not self.mute and self._unsent:
+            self.tell([])
+
+    def mark_usage(self) -> None:
+        """Note that models have used more, from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._dirty, self)
 
     def tell(self, events: list[RunEvent]) -> None:
-        """Tell those who listen here of events that are kept."""
-        for event in events:
+        """Tell those who listen here of events that are kept, after all that came before them.
+
+        Events are kept by who holds the run, so those that were held back count too.
+        """
+        unsent, self._unsent = self._unsent, []
+        for event in [*unsent, *events]:
             for tap in self.taps:
                 tap.push(event)
 
@@ -150,7 +176,9 @@ class LiveRun:
     def tap(self, wake: Callable[[], object]) -> Tap:
         """Listen to what is told from now on, and to what is not in the table yet."""
         tap = Tap(wake)
-        tap.waiting.extend(self.pending)
+        last = self._unsent[0].seq if self._unsent else self.seq + 1
+        tap.waiting.extend(event for event in self.pending if event.seq < last)
+        tap.waiting_bytes = sum(len(event.raw) for event in tap.waiting)
         self.taps.add(tap)
         return tap
 

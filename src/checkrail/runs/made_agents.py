@@ -19,7 +19,6 @@ from checkrail.runs.catalogue import Catalogue, Entry, entry_of
 from checkrail.runs.hub import Bell, Hub
 from checkrail.runs.workshop import Workshop
 from checkrail.store import agents, named_hooks
-from checkrail.store.agents import State
 from checkrail.store.database import Database, Reads
 from checkrail.store.rows import Row
 
@@ -29,7 +28,7 @@ CHANGED = ("agents", "")
 """Told whenever an agent or a named hook has changed."""
 
 _SERVER = ""  # stands for the hooks of the server itself
-_LOOK_EVERY = 30.0  # seconds: behind the bell, in case a word was lost
+_LOOK_EVERY = 5.0  # seconds: behind the bell, in case a word was lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Kept:
 
     rows: Mapping[str, Row] = field(default_factory=dict)
     hooks: Mapping[str, Row] = field(default_factory=dict)
-    state: State | None = None
+    version: int | None = None  # of the set
 
     @property
     def definitions(self) -> dict[str, Any]:
@@ -46,10 +45,13 @@ class Kept:
         return {name: row["definition"] for name, row in self.hooks.items()}
 
 
-def _kept(reads: Reads) -> Kept:
-    state = agents.state(reads)  # first: what comes in between is looked for again
+def _kept(reads: Reads, known: Kept) -> Kept:
+    """Return what the database has; what is known already if nothing has changed."""
+    version = agents.set_version(reads)  # first: what comes in between is looked for again
+    if version == known.version:
+        return known
     rows = {row["name"]: row for row in agents.everything(reads)}
-    return Kept(rows, {row["name"]: row for row in named_hooks.everything(reads)}, state)
+    return Kept(rows, {row["name"]: row for row in named_hooks.everything(reads)}, version)
 
 
 class MadeAgents:
@@ -73,11 +75,15 @@ class MadeAgents:
         self.catalogue = catalogue
         self.allow_code = allow_code
         self.kept = Kept()
-        self.broken: dict[str, str] = {}
         self._workshop = workshop
         self._outbound = outbound
         self._outside = outside
         self._renewing = asyncio.Lock()
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """The agents that cannot be used, by name with the reason."""
+        return self.catalogue.broken
 
     @property
     def defined_in_files(self) -> Mapping[str, Any]:
@@ -94,20 +100,30 @@ class MadeAgents:
                 except Exception:
                     log.exception("the agents could not be read; it is tried again")
 
-    async def renew(self, *, anew: bool = False) -> Kept:
+    async def renew(self, *, anew: bool = False, patient: bool = False) -> Kept:
         """Read them if any has changed; `anew` also if not, for the files have."""
         async with self._renewing:
-            found = await self.database.read(_kept)
-            if anew or found.state != self.kept.state:
-                self._take(found)
+            known = Kept() if anew else self.kept
+            found = await self.database.read(lambda reads: _kept(reads, known), patient=patient)
+            if found is not known:
+                await self._take(found, known)
             return self.kept
 
-    def _take(self, found: Kept) -> None:
-        made, self.broken = self.read(found.rows, found.definitions)
-        for name, told in self.broken.items():
-            log.error("the agent %s cannot be used: %s", name, told)
+    async def _take(self, found: Kept, known: Kept) -> None:
+        """Take what the database has; agents that are as they are `known` stay as they are."""
+        same = {
+            name: entry
+            for name, row in found.rows.items()
+            if found.hooks == known.hooks and row == known.rows.get(name)
+            if (entry := self.catalogue.made(name)) is not None
+        }
+        changed = {name: row for name, row in found.rows.items() if name not in same}
+        made, broken = await asyncio.to_thread(self.read, changed, found.definitions)
+        for name, told in broken.items():
+            if self.broken.get(name) != told:
+                log.error("the agent %s cannot be used: %s", name, told)
         off = frozenset(name for name, row in found.rows.items() if not row["enabled"])
-        self.catalogue.take_made(made, off)
+        self.catalogue.take_made(same | made, off, broken, found.version)
         self._workshop.renew(self._workshop.loaded)
         self.kept = found
 
@@ -121,11 +137,14 @@ class MadeAgents:
             if row["blueprint"] is None:
                 continue
             try:
-                config = self.config(name, row["blueprint"], definitions)
+                config = self.config(name, row["blueprint"], definitions, owner=row["owner"])
                 told = {"version": row["version"], "blueprint": row["blueprint"]}
                 made[name] = entry_of(config, made_over_http=True, **told)
             except ConfigError as error:
                 broken[name] = str(error)
+            except Exception as error:  # it is one agent's, and no reason to forget all others
+                log.exception("the agent %s could not be read", name)
+                broken[name] = f"reading it failed with {type(error).__name__}"
         return made, broken
 
     def config(
@@ -134,6 +153,7 @@ class MadeAgents:
         blueprint: Mapping[str, Any],
         definitions: Mapping[str, Any],
         *,
+        owner: str | None,
         trusted: bool | None = None,
     ) -> AgentConfig:
         """Read a blueprint, or raise `ConfigError`; what is stored was checked when it came."""
@@ -150,7 +170,12 @@ class MadeAgents:
             definitions={**definitions, **loaded.definitions},
             name=label,
             outside=self._outside,
+            signer=(owner or "", name),
         )
+
+    def signing_secret(self, name: str) -> str | None:
+        """Return what signs the requests of an agent's own http hooks, if there is a secret."""
+        return self._outside.signing_secret((self.kept.rows[name]["owner"] or "", name))
 
     def check_hook(
         self, name: str, definition: Any, definitions: Mapping[str, Any], *, trusted: bool

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable
 
 from sqlalchemy import Engine, text
 
+from checkrail.store.database import CHANNEL
+from checkrail.store.health import trouble_of
+
 log = logging.getLogger("checkrail.runs")
 
 Notice = tuple[str, str]
 
-_CHANNEL = "checkrail"
 _PAUSE = 0.005  # seconds in which notices of one kind become one
 _SEND = text("SELECT pg_notify(:channel, :notice)")
 
@@ -62,18 +64,20 @@ class Notices:
             more = item is not None
             try:
                 with self._engine.begin() as connection:
-                    rows = [{"channel": _CHANNEL, "notice": ":".join(each)} for each in batch]
+                    rows = [{"channel": CHANNEL, "notice": ":".join(each)} for each in batch]
                     if rows:
                         connection.execute(_SEND, rows)
             except Exception as error:  # noqa: BLE001 - whoever waits looks by itself, if later
-                log.warning("other servers could not be told: %s", type(error).__name__)
+                if trouble_of(error) is None:
+                    log.warning("other servers could not be told: %s", type(error).__name__)
 
     def _listen(self) -> None:
         while not self._stopping.is_set():
             try:
                 self._hear()
             except Exception as error:  # noqa: BLE001 - the database may come back
-                log.warning("listening to other servers failed: %s", type(error).__name__)
+                if trouble_of(error) is None:
+                    log.warning("listening to other servers failed: %s", type(error).__name__)
                 self._stopping.wait(1)
 
     def _hear(self) -> None:
@@ -81,7 +85,7 @@ class Notices:
             connection = pooled.driver_connection
             assert connection is not None  # noqa: S101
             connection.autocommit = True
-            connection.execute(f"LISTEN {_CHANNEL}")
+            connection.execute(f"LISTEN {CHANNEL}")
             try:
                 while not self._stopping.is_set():
                     found = [

@@ -18,6 +18,7 @@ class Asker:
     user: User
     owner: str | None = None
     filters: Mapping[str, Any] | None = None
+    has_quotas: bool = True
 
     @property
     def keeps_as(self) -> str:

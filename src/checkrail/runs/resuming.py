@@ -35,7 +35,7 @@ class Resumer:
         **more: Any,
     ) -> Row:
         """Tell a session something: its agent runs again, on its last thread."""
-        last = await self._parts.database.read(lambda reads: _last(reads, session_id, asker))
+        last = await self._parts.read_current(lambda reads: _last(reads, session_id, asker))
         agent = self._parts.catalogue.runnable(last["agent_name"])
         said = {"prompt": prompt}
         if agent.config.kind == GRAPH:
@@ -62,7 +62,7 @@ def _last(reads: Reads, session_id: str, asker: Asker) -> Row:
     """Find the last run of a session."""
     session = sessions.get(reads, session_id)
     if session is None or asker.owner not in (None, session["owner"]):
-        raise NotFoundError(f"there is no session {session_id!r}")
+        raise NotFoundError(f"session {session_id!r} not found")
     if session["ended_at"] is not None:
         raise ConflictError(f"the session {session_id!r} has ended. Begin another one")
     thread = sessions.thread_of(reads, session_id)

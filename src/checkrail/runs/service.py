@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from checkrail.engine.containment import contain_tasks
 from checkrail.engine.records import uuid7
 from checkrail.engine.registry import HookRegistry
 from checkrail.runs.admission import Admission
@@ -21,6 +22,7 @@ from checkrail.runs.following import Follower
 from checkrail.runs.hook_runs import HookRuns
 from checkrail.runs.hub import Hub, Key
 from checkrail.runs.live import LiveRun
+from checkrail.runs.made_agents import CHANGED
 from checkrail.runs.notices import Notices
 from checkrail.runs.outside.runners import Runners
 from checkrail.runs.parts import Parts, RunSettings
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from checkrail.runs.workshop import Workshop
 
 log = logging.getLogger("checkrail.runs")
+
+JOINED = "joined"
+"""Sent with its id by a server that begins to work on a database."""
 
 
 class Runs:
@@ -68,6 +73,8 @@ class Runs:
         """Take word of what has changed, from here or from another process."""
         self.parts.hub.tell(keys)
         for topic, key in keys:
+            if topic == JOINED and key != self.parts.worker_id:
+                self.worker.meet_others()
             if topic == "cancel":
                 run_id, _, action = key.partition(":")
                 self.worker.cancel(run_id, action)
@@ -95,6 +102,7 @@ async def open_runs(
 
     `first` is what has to be done before any run is taken.
     """
+    contain_tasks()
     hub = Hub()
     service: Runs | None = None
     notices: Notices | None = None
@@ -105,11 +113,11 @@ async def open_runs(
             heard = [key for key in keys if key[0] == "cancel" or hub.has(key)]
             if heard:
                 hub.loop.call_soon_threadsafe(service.hear, heard)
-            if notices is not None and not service.parts.alone:
-                notices.tell(keys)
+            if notices is not None:
+                notices.tell(keys if not service.parts.alone else _for_all(keys))
 
-    database = Database(url, told)
     worker_id = uuid7()
+    database = Database(url, told, writer_id=worker_id)
     event_log = EventLog(database, worker_id)
     live: dict[str, LiveRun] = {}
     registry.sinks = (*registry.sinks, RecordSink(hub, event_log, worker_id, live))
@@ -136,6 +144,8 @@ async def open_runs(
     if first is not None:
         await first(service)
     await asyncio.to_thread(service.worker.begin)
+    if notices is not None:
+        notices.tell([(JOINED, worker_id)])
     loop = asyncio.get_running_loop()
     claims = loop.create_task(service.worker.serve())
     loops = [loop.create_task(each.serve()) for each in (service.deliverer, service.clock)]
@@ -147,6 +157,11 @@ async def open_runs(
         database.hurry()
         await asyncio.wait({claims})
         await _close(service, loops, notices, database)
+
+
+def _for_all(keys: list[Key]) -> list[Key]:
+    """Return what is sent even if nobody is known to listen: one may have joined just now."""
+    return [key for key in keys if key == CHANGED]
 
 
 async def _close(

@@ -30,7 +30,7 @@ class RecordSink:
 
     def __call__(self, record: HookRecord) -> None:
         """Take a record."""
-        row = row_of(record) | {"worker_id": self._worker_id}
+        row = row_of(record, self._worker_id)
         if threading.get_ident() == self._thread:
             self._take(row)
         elif not self._hub.loop.is_closed():
@@ -44,8 +44,8 @@ class RecordSink:
         self._log.keep(row, elsewhere=live is None and row["point"] not in _AROUND)
 
 
-def row_of(record: HookRecord) -> dict[str, Any]:
-    """Give a record as a row."""
+def row_of(record: HookRecord, worker_id: str) -> dict[str, Any]:
+    """Return a record of a worker's hook as a row."""
     told = record.wire()
     return {
         "record_id": told["record_id"],
@@ -53,6 +53,8 @@ def row_of(record: HookRecord) -> dict[str, Any]:
         "run_id": told.get("run_id"),
         "thread_id": told.get("thread_id"),
         "owner": told.get("user_id"),
+        "worker_id": worker_id,
+        "call_id": f"{worker_id} {record.started!r} {record.point} {record.hook}",
         "point": told["point"],
         "hook": record.hook,
         "created_at": record.time,

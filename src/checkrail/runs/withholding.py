@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkrail.adapters.langchain.lanes import enforcing
+from checkrail.adapters.enforcement import enforcing
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.scope import Scope
 

@@ -51,6 +51,8 @@ class Work:
     """Where its body was left, if it is entered again."""
     used: dict[str, Any] = field(default_factory=dict)
     """What its models have used so far, by their names: known at any time, however it ends."""
+    mark_usage: Callable[[], object] = lambda: None
+    """Is called when they have used more, in whatever thread."""
 
     @property
     def idempotency_key(self) -> str:

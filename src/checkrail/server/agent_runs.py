@@ -30,8 +30,7 @@ async def run_agent(
             "execution_mode async_callback resumes the session that asked. "
             "Say which one with parent_session_id"
         )
-    await served.knows(body.agent_name)
-    served.runs.parts.catalogue.runnable(body.agent_name)
+    await served.check_runnable(body.agent_name)
     thread_id = await _thread_of(request, served, body)
     wanted, once = [body.request(thread_id)], await once_of(request, key)
     if body.execution_mode != SYNC:

@@ -17,11 +17,16 @@ from checkrail.store.rows import Row
 FILE, API = "file", "api"
 _ADDRESS = re.compile(r"(https?://)(?:[^/?#@]*@)?([^/?#]*)")
 _HIDDEN = "(not shown)"
-_SECRET = ("secret", "headers", "env", "url")
+_SECRET = ("secret", "headers", "env", "url", "base_url", "key", "api_key", "token")
 
 
-def agent_json(name: str, entry: Entry | None, row: Row | None, problem: str | None) -> Any:
-    """Give an agent: as it is used, and as a request made it, where one did."""
+def agent_json(
+    name: str, entry: Entry | None, row: Row | None, problem: str | None, *, whole: bool
+) -> Any:
+    """Give an agent: as it is used, and as a request made it, where one did.
+
+    What may be secret in its blueprint is for who sees it `whole`: its owner, and admins.
+    """
     made = entry is None or entry.made_over_http
     kept = row if made and row is not None else {}
     config = AgentConfig(name, "", enabled=True) if entry is None else entry.config
@@ -44,8 +49,9 @@ def agent_json(name: str, entry: Entry | None, row: Row | None, problem: str | N
         "demands": [*config.demands],
         "on_crash": config.on_crash,
         "timeout_seconds": config.timeout_seconds,
-        "blueprint": kept.get("blueprint"),
+        "blueprint": _blueprint(kept.get("blueprint"), whole=whole),
         "problem": problem,
+        "signing_secret": None,
         "assistant_id": own_assistant(name),
         "created_at": when(kept.get("created_at")),
         "updated_at": when(kept.get("updated_at")),
@@ -77,10 +83,23 @@ def _target(spec: HookSpec) -> str:
     return spec.target_name if found is None else f"{found[1]}{found[2]}"
 
 
-def version_json(row: Row) -> dict[str, Any]:
-    """Give a version of an agent."""
-    same = {name: row[name] for name in ("name", "version", "owner", "blueprint")}
-    return same | {"created_at": when(row["created_at"])}
+def _blueprint(said: Any, *, whole: bool) -> Any:
+    """Give a blueprint as it was made, or without the values of what may be secret in it."""
+    if whole or not isinstance(said, (Mapping, list)):
+        return said
+    if isinstance(said, list):
+        return [_blueprint(each, whole=False) for each in said]
+    return {
+        key: _HIDDEN if key in _SECRET else _blueprint(value, whole=False)
+        for key, value in said.items()
+    }
+
+
+def version_json(row: Row, *, whole: bool) -> dict[str, Any]:
+    """Give a version of an agent; what may be secret is for who sees it `whole`."""
+    same = {name: row[name] for name in ("name", "version", "owner")}
+    blueprint = _blueprint(row["blueprint"], whole=whole)
+    return same | {"blueprint": blueprint, "created_at": when(row["created_at"])}
 
 
 def named_hook_json(name: str, row: Row) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from checkrail.gateway.headers import retry_after
 from checkrail.runs import jsons
 from checkrail.runs.errors import RequestError
 from checkrail.runs.graphs.factories import GraphError
 from checkrail.runs.graphs.loading import UnknownGraphError
 from checkrail.server.auth import AuthError, auth_error_response
+from checkrail.server.auth.errors import error_body
 
 log = logging.getLogger("checkrail.server")
 
@@ -31,6 +33,15 @@ class Json(Response):
         return content if isinstance(content, bytes) else jsons.dumps(content)
 
 
+def page_headers(found: int, limit: int, offset: int) -> dict[str, str]:
+    """Return where the next page begins, and how many there are as far as one more was looked for.
+
+    The names and the numbers are those of LangGraph's own server.
+    """
+    headers = {"X-Pagination-Total": str(offset + found)}
+    return headers | ({"X-Pagination-Next": str(offset + limit)} if found > limit else {})
+
+
 def problem(
     status: int,
     error: str,
@@ -39,7 +50,7 @@ def problem(
     headers: Mapping[str, str] | None = None,
 ) -> Json:
     """Give an error in the one shape that all errors have."""
-    body = {"error": error, "message": message, "detail": detail}
+    body = error_body(error, message, detail)
     return Json(body, status_code=status, headers=dict(headers or {}))
 
 
@@ -56,7 +67,13 @@ def handle_errors(app: FastAPI) -> None:
 
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)  # noqa: S101 - registered for it
-    return problem(error.status, error.error, error.message, error.detail)
+    return problem(error.status, error.error, error.message, error.detail, headers_of(error))
+
+
+def headers_of(error: RequestError) -> dict[str, str]:
+    """Return the headers that an error is answered with."""
+    wait = retry_after(error.retry_after)
+    return {} if wait is None else {"Retry-After": wait}
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:
@@ -78,7 +95,8 @@ async def _http(_request: Request, error: Exception) -> Response:
 
 
 async def _unknown_graph(_request: Request, error: Exception) -> Response:
-    return problem(404, "not_found", str(error))
+    assert isinstance(error, UnknownGraphError)  # noqa: S101 - registered for it
+    return problem(404, "not_found", str(UnknownGraphError(error.name)))
 
 
 async def _broken_graph(_request: Request, error: Exception) -> Response:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 from collections.abc import AsyncIterator, Collection
 from importlib.metadata import version
@@ -14,16 +13,22 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp
 
+from checkrail.connections.watch import hold_to_limits
 from checkrail.engine.errors import CheckrailError
 from checkrail.server import gateway
 from checkrail.server.answers import handle_errors
-from checkrail.server.auth import Guard
+from checkrail.server.auth import EndWithKey, Guard
 from checkrail.server.auth.guard import Custom
+from checkrail.server.json_bodies import AssumeJson
 from checkrail.server.limits import BodyLimit
+from checkrail.server.memory import loading, settle_memory
 from checkrail.server.opening import open_services
+from checkrail.server.outages import Outages
+from checkrail.server.own_app import document_routes, without_middleware, wrap_in_middleware
 from checkrail.server.project import Project
 from checkrail.server.routes import ROUTERS
 from checkrail.server.services import Services
+from checkrail.store.health import trouble_of
 
 log = logging.getLogger("checkrail.server")
 
@@ -33,24 +38,28 @@ DESCRIPTION = "Runs of agents, with hooks that nothing can walk around."
 
 def build(services: Services, own: Any = None) -> ASGIApp:
     """Make the app of a server that is open; `own` are the user's routes beside ours."""
+    disabled = services.config.http.disabled
     app = FastAPI(
         title="Checkrail",
         version=version("checkrail"),
         description=DESCRIPTION,
+        openapi_url=None if "meta" in disabled else "/openapi.json",
+        docs_url=None,  # they would load scripts from elsewhere
         redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
     )
     app.state.services = services
     handle_errors(app)
-    disabled = services.config.http.disabled
     if services.gateway is not None and "gateway" not in disabled:
-        app.router.routes.append(Mount(gateway.PATH, services.gateway, name="gateway"))
+        mounted = EndWithKey(services.gateway, services.key_watch)
+        app.router.routes.append(Mount(gateway.PATH, mounted, name="gateway"))
     app.router.routes.extend(_routes(disabled))
     custom: Custom = "none"
     if own is not None:
-        app.mount("/", own)
+        app.mount("/", without_middleware(own))
+        document_routes(app, own)
         custom = "guarded" if services.config.http.enable_custom_route_auth else "open"
     limit = services.config.limits.body_bytes
+    app.add_middleware(AssumeJson)
     app.add_middleware(BodyLimit, most=limit, apart=f"{gateway.PATH}/")
     app.add_middleware(
         Guard,
@@ -58,8 +67,9 @@ def build(services: Services, own: Any = None) -> ASGIApp:
         custom=custom,
         body_limit=limit,
     )
+    app.add_middleware(Outages, health=services.database.health)
     cors = services.authenticator.cors
-    return app if cors is None else cors.wrap(app)
+    return wrap_in_middleware(app if cors is None else cors.wrap(app), own)
 
 
 def _routes(disabled: Collection[str]) -> list[BaseRoute]:
@@ -83,7 +93,8 @@ class Server:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request, or go through a life of the process."""
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            async with hold_to_limits(scope, self.project.loaded.server.limits):
+                await self._live(receive, send)
             return
         assert self.app is not None  # noqa: S101 - no request comes before the start
         await self.app(scope, receive, send)
@@ -92,18 +103,28 @@ class Server:
         await receive()
         async with contextlib.AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(self._opened())
+                with loading():
+                    await stack.enter_async_context(self._opened())
             except Exception as error:
-                self.failed = error
-                if not isinstance(error, CheckrailError):
+                self.failed = self._described(error)
+                if not isinstance(self.failed, CheckrailError):
                     log.exception("the server did not start")
                 await send({"type": "lifespan.startup.failed", "message": ""})
                 return
             if not self.dev:
-                _settle_memory()
+                settle_memory()
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
+
+    def _described(self, error: Exception) -> Exception:
+        """Return why the server did not start; of a database, what is wrong and where it is."""
+        trouble = trouble_of(error)
+        if trouble is None:
+            return error
+        server = self.project.loaded.server
+        where = f"in {server.data_dir}" if server.database is None else "of database_url"
+        return CheckrailError(f"{trouble.words} ({where}). {trouble.remedy}")
 
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
@@ -129,13 +150,6 @@ class Server:
     def _own_app(self) -> Any:
         path = self.project.loaded.server.http.app
         return self.project.loaded.load_object(path, "http.app") if path else None
-
-
-def _settle_memory() -> None:
-    """Spare the collector what stays for good, and most of its rounds: little goes in circles."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
 
 
 @contextlib.asynccontextmanager

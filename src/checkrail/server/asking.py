@@ -49,6 +49,8 @@ async def ask(
 async def _authorized(
     connection: HTTPConnection, served: Services, asked: RunRequest
 ) -> tuple[RunRequest, Asker]:
+    if asked.thread_id is None and (asked.command or {}).get("resume") is not None:
+        raise InvalidError("a run without a thread resumes nothing. Name the thread that waits")
     value = _value(asked)
     asker = await served.asker(connection, "threads", "create_run", value)
     if asked.webhook is not None:
@@ -96,7 +98,7 @@ async def _check_filters(served: Services, thread_id: str, asker: Asker) -> None
         return
     thread = await served.database.read(lambda reads: threads.get(reads, thread_id))
     if thread is not None and not matches(asker.filters, thread["metadata"]):
-        raise NotFoundError(f"there is no thread {thread_id!r}")
+        raise NotFoundError(f"thread {thread_id!r} not found")
 
 
 async def once_of(request: Request, key: str | None) -> Idempotency | None:

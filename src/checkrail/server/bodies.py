@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from checkrail.runs.requests import RunRequest
-from checkrail.server.fields import Metadata, Name, RunConfig
+from checkrail.server.fields import JsonObject, Metadata, Name, RunConfig
 from checkrail.server.streams.modes import graph_modes, stream_modes
 
 Nodes = list[str] | Literal["*"]
@@ -35,12 +35,6 @@ class Command(BaseModel):
                 raise ValueError("goto is the name of a node, {node, input}, or a list of these")
         return given
 
-    @model_validator(mode="after")
-    def _says_something(self) -> Command:
-        if not self.model_fields_set:
-            raise ValueError("a command has at least one of update, resume and goto")
-        return self
-
 
 class RunOptions(BaseModel):
     """What a run can be told, whatever asks for it."""
@@ -50,7 +44,7 @@ class RunOptions(BaseModel):
     input: Any = None
     command: Command | None = None
     config: RunConfig | None = None
-    context: Any = None
+    context: JsonObject | None = None
     metadata: Metadata | None = None
     checkpoint: dict[str, Any] | None = None
     checkpoint_id: Name | None = None
@@ -72,12 +66,6 @@ class RunOptions(BaseModel):
         stream_modes(given)
         return given
 
-    @model_validator(mode="after")
-    def _one_way_in(self) -> RunOptions:
-        if self.input is not None and self.command is not None:
-            raise ValueError("say input or command, not both")
-        return self
-
     def options(self) -> dict[str, Any]:
         """Give these as fields of a `RunRequest`."""
         modes = stream_modes(self.stream_mode)
@@ -85,12 +73,13 @@ class RunOptions(BaseModel):
         checkpoint = self.checkpoint
         if checkpoint is None and self.checkpoint_id is not None:
             checkpoint = {"checkpoint_id": self.checkpoint_id, "checkpoint_ns": ""}
-        command = self.command.model_dump(exclude_unset=True) if self.command else None
+        said = self.command.model_dump(exclude_unset=True) if self.command else None
+        command = said or None  # front ends send an empty one beside an input
         durability = self.durability
         if durability is None and self.checkpoint_during is not None:
             durability = "async" if self.checkpoint_during else "exit"
         return {
-            "input": self.input,
+            "input": self.input if command is None else None,  # front ends send both: it wins
             "command": command,
             "config": {key: said for key, said in (self.config or {}).items() if said is not None},
             "context": self.context,

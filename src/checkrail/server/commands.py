@@ -10,8 +10,8 @@ from uuid import UUID
 from starlette.requests import HTTPConnection
 
 from checkrail.runs.errors import RequestError
-from checkrail.runs.graph_run import PROTOCOL_MODES
 from checkrail.runs.graphs import state
+from checkrail.runs.graphs.requests import PROTOCOL_MODES
 from checkrail.server.asking import ask
 from checkrail.server.bodies import RunBody
 from checkrail.server.finding import may_touch
@@ -72,7 +72,7 @@ class Commands:
         """Answer what a thread waits for; the run that goes on is of the same assistant."""
         given = command.params
         assert isinstance(given, InputRespond)  # noqa: S101
-        newest = await self._newest(command)
+        newest = await self._newest(command, missing="no_such_interrupt")
         return await self._run(
             command,
             {
@@ -168,7 +168,9 @@ class Commands:
         applied = cursor_of(row["base_seq"])
         return success(command.id, {"run_id": row["run_id"]}, applied_through=applied)
 
-    async def _newest(self, command: Command, run_id: str | None = None) -> Row:
+    async def _newest(
+        self, command: Command, run_id: str | None = None, *, missing: ErrorCode = "no_such_run"
+    ) -> Row:
         value = {"thread_id": self._thread_id}
         asker = await self._served.asker(self._connection, "threads", "read", value)
 
@@ -183,7 +185,7 @@ class Commands:
 
         row = await self._served.database.read(find)
         if row is None:
-            raise ProtocolError("no_such_run", "the thread has no such run", id=command.id)
+            raise ProtocolError(missing, "the thread has no such run", id=command.id)
         return row
 
 

@@ -12,7 +12,9 @@ class Problem(BaseModel):
 
     error: str
     message: str
-    detail: Any = None
+    detail: str
+    errors: list[Any] | None = None
+    info: Any = None
 
 
 class Run(BaseModel):

@@ -23,27 +23,38 @@ async def find_run(request: Request, served: Services, run_id: UUID, action: str
     value: dict[str, Any] = {"thread_id": _uuid(thread_id), "run_id": run_id}
     asker = await served.asker(request, "threads", action, value)
     if row is None or not await served.database.read(lambda reads: may_touch(reads, row, asker)):
-        raise NotFoundError(f"there is no run {str(run_id)!r}")
+        raise NotFoundError(f"run {str(run_id)!r} not found")
     return row
 
 
-async def found_thread(
+async def check_thread(
     connection: HTTPConnection,
     served: Services,
     thread_id: UUID,
     action: str,
     *,
     may_be_new: bool = False,
-) -> Row | None:
-    """Find a thread; one that `may_be_new` need not be there."""
+) -> Asker:
+    """Return who asks about a thread, or raise if it is not theirs; it `may_be_new`, and absent.
+
+    Whoever listens to it has to look again when there is a run: see `may_follow`.
+    """
     asker = await served.asker(connection, "threads", action, {"thread_id": thread_id})
     row = await served.database.read(lambda reads: threads.get(reads, str(thread_id)))
     if row is None and may_be_new:
-        return None
+        return asker
     mine = row is not None and asker.owner in (None, row["owner"])
     if row is None or not mine or not _lets(asker, row):
-        raise NotFoundError(f"there is no thread {str(thread_id)!r}")
-    return row
+        raise NotFoundError(f"thread {str(thread_id)!r} not found")
+    return asker
+
+
+def may_follow(reads: Reads, row: Row, asker: Asker) -> bool:
+    """Say whether the thread of a run is the caller's: it may have been made since they asked."""
+    thread = threads.get(reads, row["thread_id"])
+    if thread is None:
+        return may_touch(reads, row, asker)
+    return asker.owner in (None, thread["owner"]) and _lets(asker, thread)
 
 
 async def find_session(
@@ -54,7 +65,7 @@ async def find_session(
     asker = await served.asker(connection, "sessions", action, value)
     row = await served.database.read(lambda reads: sessions.get(reads, str(session_id)))
     if row is None or asker.owner not in (None, row["owner"]) or not _lets(asker, row):
-        raise NotFoundError(f"there is no session {str(session_id)!r}")
+        raise NotFoundError(f"session {str(session_id)!r} not found")
     return row
 
 
@@ -66,9 +77,18 @@ def after_of(last_event: str | None) -> int:
     """Read what a client says that it has; nothing, `-` and `-1` are nothing yet."""
     if last_event is None or last_event in ("", "-", "-1"):
         return 0
-    if not last_event.isascii() or not last_event.isdigit() or len(last_event) > 18:
+    if not _is_number(last_event):
         raise InvalidError(f"Last-Event-ID is the number of an event, not {last_event[:40]!r}")
     return int(last_event)
+
+
+def after_any(last_event: str | None) -> int:
+    """Return what a client of LangGraph has; of ids that are another server's, it has nothing."""
+    return int(last_event) if last_event is not None and _is_number(last_event) else 0
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def may_touch(reads: Reads, row: Row, asker: Asker) -> bool:

@@ -1,70 +1,69 @@
-"""The gateway within the server, behind the server's own door."""
+"""Where the server has its gateway: at a path, behind the server's own guard."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import asyncio
+import importlib
+from typing import TYPE_CHECKING
+
+from starlette.types import Receive, Scope, Send
 
 from checkrail.config.gateway import GatewayConfig
 from checkrail.engine.registry import HookRegistry
-from checkrail.gateway.app import GatewayApp, gateway_app
-from checkrail.gateway.door import Admitted, Door, KeyDoor, LocalDoor
-from checkrail.gateway.exchange import Gateway
-from checkrail.gateway.headers import CREDENTIALS, Headers, credentials_of, value_of
-from checkrail.gateway.upstreams import Upstreams
-from checkrail.server.auth import Authenticator, Caller
-from checkrail.server.auth.caller import SCOPE_KEY
-from checkrail.server.auth.keys import PREFIX, ApiKeys
-from checkrail.store import runs
+from checkrail.server.auth import Authenticator
 from checkrail.store.database import Database
 
+if TYPE_CHECKING:
+    from checkrail.gateway.app import GatewayApp
+    from checkrail.gateway.upstreams import Upstreams
+
 PATH = "/gateway"
-_RUN_ID = b"x-checkrail-run-id"
 
 
-class ServerDoor:
-    """Lets in whom the server's guard let in, and keeps from upstreams what they showed to it."""
+class MountedGateway:
+    """The gateway, made for its first request: most servers never get one.
 
-    def __init__(self, authenticator: Authenticator, database: Database) -> None:
-        self._by_keys = isinstance(authenticator, ApiKeys)
-        self._database = database
-
-    async def admit(self, scope: Mapping[str, Any]) -> Admitted:
-        """Say who called; records go to a run only if it is the caller's own."""
-        caller: Caller = scope[SCOPE_KEY]
-        headers = [header for header in scope["headers"] if not self._is_ours(header)]
-        if not await self._owns_run(caller, headers):
-            headers = [header for header in headers if header[0] != _RUN_ID]
-        key = caller.user.extras.get("key") if self._by_keys else None
-        return Admitted(headers, key if isinstance(key, str) else caller.owner, caller.user)
-
-    def _is_ours(self, header: tuple[bytes, bytes]) -> bool:
-        """Say whether a header was for the server: with keys, those; else all credentials."""
-        if header[0] not in CREDENTIALS:
-            return False
-        return not self._by_keys or any(key.startswith(PREFIX) for key in credentials_of([header]))
-
-    async def _owns_run(self, caller: Caller, headers: Headers) -> bool:
-        run_id = value_of(headers, _RUN_ID)
-        if run_id is None or caller.is_admin:
-            return True
-        run = await self._database.read(lambda reads: runs.get(reads, run_id))
-        return run is not None and run["owner"] == caller.owner
-
-
-def mounted(
-    config: GatewayConfig,
-    registry: HookRegistry,
-    upstreams: Upstreams,
-    authenticator: Authenticator,
-    database: Database,
-) -> GatewayApp:
-    """Make the app that the server has under `/gateway`.
-
-    Where the server knows nobody, the gateway's own keys count, if it has any.
+    Its code and its HTTP client are a tenth of what a server loads, and are imported in a thread.
     """
-    door: Door = ServerDoor(authenticator, database)
-    if not authenticator.has_auth:
-        door = KeyDoor(config.keys) if config.keys else LocalDoor()
-    gateway = Gateway(registry, upstreams, config)
-    return gateway_app(gateway, upstreams, door=door, body_bytes=config.body_bytes)
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        registry: HookRegistry,
+        authenticator: Authenticator,
+        database: Database,
+    ) -> None:
+        self._config = config
+        self._registry = registry
+        self._authenticator = authenticator
+        self._database = database
+        self._opening = asyncio.Lock()
+        self._app: GatewayApp | None = None
+        self._upstreams: Upstreams | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        app = self._app or await self.open()
+        await app(scope, receive, send)
+
+    async def open(self) -> GatewayApp:
+        """Make the gateway, unless it is there."""
+        async with self._opening:
+            if self._app is None:
+                await asyncio.to_thread(importlib.import_module, "checkrail.server.gateway_door")
+                self._app = self._build()
+        return self._app
+
+    def _build(self) -> GatewayApp:
+        from checkrail.gateway.upstreams import Upstreams
+        from checkrail.server.gateway_door import build_gateway
+
+        self._upstreams = Upstreams(self._config.upstreams)
+        return build_gateway(
+            self._config, self._registry, self._upstreams, self._authenticator, self._database
+        )
+
+    async def close(self) -> None:
+        """Close the connections to upstreams."""
+        if self._upstreams is not None:
+            await self._upstreams.close()

@@ -8,6 +8,8 @@ from typing import Any
 
 import structlog
 
+from checkrail.store.health import trouble_of
+
 _SHARED: list[Any] = [
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
@@ -28,6 +30,18 @@ _CHATTY = (
 """Libraries of ours that say too much; what the project's own code says is shown."""
 
 
+_OURS = ("checkrail", "sqlalchemy", "uvicorn")
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Say whether a record tells more than that the database is away, which is told once."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None or record.name.partition(".")[0] not in _OURS:
+        return True
+    trouble = trouble_of(error)
+    return trouble is None or not trouble.passes
+
+
 def configure(level: str = "info", *, terminal: bool | None = None) -> None:
     """Send everything that is logged to standard error: as JSON, or for a terminal's reader."""
     terminal = sys.stderr.isatty() if terminal is None else terminal
@@ -39,11 +53,14 @@ def configure(level: str = "info", *, terminal: bool | None = None) -> None:
     handler = logging.StreamHandler(sys.stderr)
     formatter = structlog.stdlib.ProcessorFormatter(foreign_pre_chain=_SHARED, processors=shown)
     handler.setFormatter(formatter)
+    handler.addFilter(_is_news)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name in _CHATTY:
-        logging.getLogger(name).setLevel(logging.WARNING)
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    # An outage is said once, where it is found out: not with each connection that is tried.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
+import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 from checkrail.actions.outbound import Outbound
-from checkrail.adapters.langchain import install
+from checkrail.config.gateway import NOT_SAID
 from checkrail.config.server import ServerConfig
 from checkrail.engine.errors import CheckrailError
-from checkrail.gateway.upstreams import Upstreams
+from checkrail.private_files import make_private_file, make_private_folder
 from checkrail.runs.agents import sync_agents
+from checkrail.runs.catalogue import GRAPH
 from checkrail.runs.graphs.checkpoints import (
+    NO_INDEX,
+    can_index,
     open_checkpointer,
     open_own_checkpointer,
     open_store,
@@ -24,9 +29,10 @@ from checkrail.runs.graphs.loading import Graphs
 from checkrail.runs.live import Limits
 from checkrail.runs.made_agents import MadeAgents
 from checkrail.runs.parts import RunSettings
+from checkrail.runs.quotas import Quotas
 from checkrail.runs.service import Runs, open_runs
-from checkrail.server.auth import Authenticator, Cors, choose
-from checkrail.server.gateway import mounted
+from checkrail.server.auth import Authenticator, Cors, KeyWatch, choose
+from checkrail.server.gateway import MountedGateway
 from checkrail.server.project import Project
 from checkrail.server.services import Services
 from checkrail.store import keys, migrate
@@ -35,6 +41,10 @@ from checkrail.store.database import Database
 from checkrail.store.engines import open_engine, sqlite_url
 
 _DAY = 86_400.0
+log = logging.getLogger("checkrail.server")
+
+_CHECKPOINTS = "checkpoints.db"
+_ITEMS = "store.db"
 
 
 class DataLockedError(CheckrailError):
@@ -46,7 +56,8 @@ def locked(folder: Path) -> Any:
     """Hold a data directory for this process alone; the system lets go when it dies."""
     import fcntl
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
+    make_private_file(folder / "lock")
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,17 +101,15 @@ class DatabaseKeys:
 @contextlib.asynccontextmanager
 async def open_services(project: Project, *, dev: bool = False) -> AsyncIterator[Services]:
     """Open everything that a server of a project needs."""
-    install()
     config = project.loaded.server
     async with contextlib.AsyncExitStack() as stack:
         if config.database is None:
             stack.enter_context(locked(config.data_dir))
         url = prepare(config)
-        saver = await stack.enter_async_context(_checkpointer(project))
-        index = dict(config.store.index) if config.store.index else None
-        ttl = dict(config.store.ttl) if config.store.ttl else None
-        items = config.database or config.data_dir / "store.db"
-        store = await stack.enter_async_context(open_store(items, index, ttl))
+        storage = GraphStorage(project, stack, dev=dev)
+        if dev or storage.is_used():
+            await storage.open()
+        saver, store = storage.saver, storage.store
         graphs = Graphs(await project.graphs(), saver, store)
         outbound = Outbound(config.outbound.allow, dev=dev)
         stack.push_async_callback(outbound.aclose)
@@ -120,28 +129,81 @@ async def open_services(project: Project, *, dev: bool = False) -> AsyncIterator
                 first=agents.begin,
             )
         )
+        runs.parts.find_store = storage.open_store
         stack.push_async_callback(agents.close)
-        authenticator = _authenticator(project, runs.parts.database)
-        upstreams = Upstreams(project.loaded.gateway.upstreams)
-        stack.push_async_callback(upstreams.close)
+        authenticator = _authenticator(project, runs.parts.database, dev=dev)
+        key_watch = KeyWatch(runs.parts.database, runs.parts.hub)
+        await stack.enter_async_context(_running(key_watch.serve()))
+        gateway = MountedGateway(
+            project.loaded.gateway, project.registry, authenticator, runs.parts.database
+        )
+        stack.push_async_callback(gateway.close)
+        if project.loaded.gateway != NOT_SAID:
+            await gateway.open()
         yield Services(
             config=config,
             runs=runs,
             graphs=graphs,
             checkpointer=saver,
             store=store,
+            open_store=storage.open_store,
             authenticator=authenticator,
+            key_watch=key_watch,
             made=agents.made,
-            gateway=mounted(
-                project.loaded.gateway,
-                project.registry,
-                upstreams,
-                authenticator,
-                runs.parts.database,
-            ),
+            gateway=gateway,
             extras={"metrics": metrics},
         )
         await project.registry.aclose()
+
+
+class GraphStorage:
+    """What LangGraph keeps for a project: checkpoints, and the items of its store.
+
+    Without graphs, and where none has left anything, there are no checkpoints, and the store is
+    opened for the first request that is for it: LangGraph is a third of what a server would load.
+    """
+
+    def __init__(
+        self, project: Project, stack: contextlib.AsyncExitStack, *, dev: bool = False
+    ) -> None:
+        self._project = project
+        self._dev = dev
+        self._config = project.loaded.server
+        self._stack = stack
+        self._opening = asyncio.Lock()
+        self.saver: Any = None
+        self.store: Any = None
+
+    def is_used(self) -> bool:
+        """Whether there are graphs, or there may have been some."""
+        config, agents = self._config, self._project.loaded.agents.values()
+        files = (config.data_dir / name for name in (_CHECKPOINTS, _ITEMS))
+        named = config.database is not None or bool(config.checkpointer.path)
+        return named or any(a.kind == GRAPH for a in agents) or any(file.exists() for file in files)
+
+    async def open(self) -> None:
+        """Open both."""
+        self.saver = await self._stack.enter_async_context(_checkpointer(self._project))
+        await self.open_store()
+
+    async def open_store(self) -> Any:
+        """Open the store, unless it is open."""
+        async with self._opening:
+            if self.store is None:
+                await asyncio.to_thread(importlib.import_module, "langgraph.store.sqlite.aio")
+                ttl = dict(self._config.store.ttl) if self._config.store.ttl else None
+                index = self._index()
+                items = self._config.database or self._config.data_dir / _ITEMS
+                self.store = await self._stack.enter_async_context(open_store(items, index, ttl))
+        return self.store
+
+    def _index(self) -> dict[str, Any] | None:
+        """Return what the store is searched by; who develops may go without what is lacking."""
+        index = self._project.loaded.load_store_index()
+        if index and self._dev and not can_index(self._config.database):
+            log.warning("%s. Until then, searches of the store do not rank by meaning", NO_INDEX)
+            return None
+        return index
 
 
 @contextlib.asynccontextmanager
@@ -149,8 +211,9 @@ async def _checkpointer(project: Project) -> AsyncIterator[Any]:
     """Open the checkpointer: LangGraph's own, or what `checkpointer.path` names or makes."""
     config = project.loaded.server
     if not config.checkpointer.path:
-        kept = config.database or config.data_dir / "checkpoints.db"
-        async with open_checkpointer(kept) as saver:
+        kept = config.database or config.data_dir / _CHECKPOINTS
+        types = project.loaded.load_state_types()
+        async with open_checkpointer(kept, types=types) as saver:
             yield saver
         return
     found = project.loaded.load_object(config.checkpointer.path, "checkpointer.path")
@@ -193,6 +256,17 @@ class _Agents:
             await asyncio.gather(self._serving, return_exceptions=True)
 
 
+@contextlib.asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Carry out work beside everything else, and cancel it at the end."""
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 def _metrics(project: Project) -> Any:
     from prometheus_client import CollectorRegistry
 
@@ -203,7 +277,7 @@ def _metrics(project: Project) -> Any:
     return registry
 
 
-def _authenticator(project: Project, database: Database) -> Authenticator:
+def _authenticator(project: Project, database: Database, *, dev: bool) -> Authenticator:
     config = project.loaded.server
     auth = None
     if config.auth is not None and config.auth.path:
@@ -211,8 +285,12 @@ def _authenticator(project: Project, database: Database) -> Authenticator:
 
         auth = project.loaded.load_object(config.auth.path, "auth.path", Auth)
     wants_keys = config.auth is not None and (config.auth.keys or auth is not None)
-    cors = Cors.of(config.http.cors) if config.http.cors else None
-    return choose(auth, DatabaseKeys(database) if wants_keys else None, cors)
+    own = Cors.of_loopback() if dev else None
+    cors = Cors.of(config.http.cors) if config.http.cors else own
+    fields = config.auth.user_fields if config.auth is not None else ()
+    isolate = config.auth is not None and bool(config.auth.isolate)
+    keys = DatabaseKeys(database) if wants_keys else None
+    return choose(auth, keys, cors, fields, isolate=isolate)
 
 
 def _settings(project: Project) -> RunSettings:
@@ -227,6 +305,12 @@ def _settings(project: Project) -> RunSettings:
         unclaimed_after=config.unclaimed_seconds,
         tags=frozenset(config.tags),
         queued_per_thread=config.limits.queued_per_thread,
+        quotas=Quotas(
+            live_runs=config.limits.live_runs_per_owner,
+            threads=config.limits.threads_per_owner,
+            crons=config.limits.crons_per_owner,
+            stored_bytes=config.limits.stored_bytes_per_owner,
+        ),
         limits=Limits(
             config.limits.events_per_run,
             config.limits.bytes_per_run,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from checkrail.connections import http, websockets
 from checkrail.server import logs
 from checkrail.server.app import Server
 from checkrail.server.project import Project
@@ -20,7 +21,8 @@ OPTIONS: dict[str, Any] = {
     "lifespan": "on",
     "timeout_graceful_shutdown": 3,
     "timeout_keep_alive": 75,  # longer than clients and load balancers keep a connection
-    "ws": "websockets-sansio",
+    "http": http.PROTOCOL,
+    "ws": websockets.PROTOCOL,
 }
 """What uvicorn is told in every case."""
 

@@ -13,6 +13,7 @@ from checkrail.config.modules import anew, project_modules
 from checkrail.config.problems import ConfigError
 from checkrail.config.project import missing_files
 from checkrail.config.reload import Reloader
+from checkrail.engine.containment import contained
 from checkrail.engine.registry import HookRegistry
 from checkrail.runs.agents import sync_agents
 from checkrail.runs.catalogue import GRAPH, Catalogue
@@ -45,8 +46,12 @@ class Project:
             raise ConfigError([*missing], self.loaded.files)
 
     async def graphs(self) -> dict[str, Any]:
-        """Import the graphs."""
+        """Import the graphs, so that hooks hold in them."""
         agents = [agent for agent in self.loaded.agents.values() if agent.kind == GRAPH]
+        if agents:
+            from checkrail.adapters.langchain import install  # LangChain, which only graphs need
+
+            install()
         sources = [GraphSource(agent.name, agent.path, self.loaded.base) for agent in agents]
         return {source.name: await load(source, self._imported(source.name)) for source in sources}
 
@@ -62,7 +67,7 @@ class Project:
         roots = [self.loaded.base, *self.loaded.server.import_path]
         before = self.loaded
         try:
-            with anew(project_modules(roots)):
+            with contained(), anew(project_modules(roots)):
                 self.loaded = self._hooks.load()
                 services.graphs.replace(Graphs(await self.graphs()))
                 self.catalogue.renew(self.loaded.agents)

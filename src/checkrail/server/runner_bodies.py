@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from checkrail.runs.outside.points import Reached
 from checkrail.runs.work import left_at
@@ -14,8 +14,27 @@ from checkrail.store.events import RunEvent
 Tag = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[\w.-]+$")]
 Kind = Literal["graph", "autonomous", "procedural"]
 Attempt = Annotated[int, Field(ge=1, lt=2**31)]
-Told = tuple[Annotated[int, Field(ge=1, lt=2**62)], Name, list[str], Any]
-Waiting = tuple[Name, list[str], Any]
+_DEEPEST = 128
+"""Levels of what a runner says: whoever reads it later puts it into answers, which are deeper."""
+
+
+def _check_depth(given: Any) -> Any:
+    level = [given]
+    for _ in range(_DEEPEST):
+        lists = (each for each in level if isinstance(each, list))
+        objects = (each.values() for each in level if isinstance(each, dict))
+        level = [item for many in (*lists, *objects) for item in many]
+        if not level:
+            return given
+    raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
+
+
+Json = Annotated[Any, AfterValidator(_check_depth)]
+JsonObject = Annotated[dict[str, Any], AfterValidator(_check_depth)]
+Told = tuple[Annotated[int, Field(ge=1, lt=2**62)], Name, list[str], Json]
+Waiting = tuple[Name, list[str], Json]
+Usage = dict[Name, JsonObject]
+"""What models have used, by their names."""
 
 
 class Body(BaseModel):
@@ -89,9 +108,10 @@ class Beat(BaseModel):
 
 
 class Events(Leased):
-    """What a run tells: `[number, event, namespace, data]` each."""
+    """What a run tells: `[number, event, namespace, data]` each, and what it has used so far."""
 
     events: Annotated[list[Told], Field(max_length=100_000)]
+    usage: Usage | None = None
 
     def told(self) -> list[RunEvent]:
         """Give the events."""
@@ -102,8 +122,8 @@ class Point(Leased):
     """A point that a run has reached, and the value there."""
 
     point: Name
-    value: Any = None
-    ids: dict[str, Any] = {}
+    value: Json = None
+    ids: JsonObject = {}
     levels: list[Name] = []
     leaves: bool = False
 
@@ -115,17 +135,17 @@ class Point(Leased):
 class Graph(Body):
     """Where a graph waits, if it does."""
 
-    interrupts: list[dict[str, Any]] = []
+    interrupts: list[JsonObject] = []
     next: list[str] = []
-    waiting: dict[str, list[dict[str, Any]]] = {}
+    waiting: dict[str, list[JsonObject]] = {}
 
 
 class Completed(Leased):
     """A run that came to a result; `held` is what it told that hooks have to see first."""
 
-    output: Any = None
-    messages: list[dict[str, Any]] | None = None
-    usage: dict[str, Any] = {}
+    output: Json = None
+    messages: list[JsonObject] | None = None
+    usage: Usage = {}
     held: list[Waiting] = []
     graph: Graph | None = None
 
@@ -143,8 +163,8 @@ class Completed(Leased):
 class Left(Leased):
     """A run that is left until somebody has answered: where, and what to take up again there."""
 
-    memo: dict[str, Any]
-    usage: dict[str, Any] = {}
+    memo: JsonObject
+    usage: Usage = {}
     held: list[Waiting] = []
     seconds_left: float | None = None
 
@@ -161,7 +181,7 @@ class Failed(Leased):
     phase: Literal["error", "blocked", "timeout"] = "error"
     blocked_by: Name | None = None
     unwound: bool | None = None
-    usage: dict[str, Any] = {}
+    usage: Usage = {}
 
     def kept(self) -> dict[str, Any]:
         """Give what is kept of it until the run has ended."""
@@ -173,7 +193,7 @@ class Failed(Leased):
 class Stopped(Leased):
     """A run that was stopped as it was asked to be; `unwound` unless it had to be left behind."""
 
-    usage: dict[str, Any] = {}
+    usage: Usage = {}
     unwound: bool = True
 
     def kept(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from checkrail.runs import jsons
 from checkrail.store.rows import Row
 
 
@@ -67,12 +68,32 @@ def run_json(row: Row) -> dict[str, Any]:
     }
 
 
+def created_run(row: Row) -> Row:
+    """Return a run as it was made, for the answer to who asked for it: it may have begun since."""
+    if row["status"] != "running":
+        return row
+    return row | {"status": "pending", "phase": "queued", "started_at": None, "attempt": 0}
+
+
 def whole_run_json(row: Row) -> dict[str, Any]:
     """Give a run with what came of it: a text, or data, as it always is of a graph."""
     told, output = run_json(row), row.get("output")
     as_text = isinstance(output, str) and told["kind"] != "graph"
     name, other = ("result_text", "result_data") if as_text else ("result_data", "result_text")
     return told | {name: output, other: None}
+
+
+_OF_CODE = ("error", "unreachable")
+"""Failures of hooks whose `error` is what an exception said; other kinds have a text of ours."""
+
+
+def record_json(record: Mapping[str, Any], *, whole: bool) -> Mapping[str, Any]:
+    """Give a hook's record; what an exception of its code said is for who sees it `whole`."""
+    kind = record.get("failure")
+    if whole or kind not in _OF_CODE:
+        return record
+    error = f"the hook {record.get('hook')!r} failed ({kind}). Admins can see what its error was"
+    return {**record, "error": error}
 
 
 def session_json(row: Row) -> dict[str, Any]:
@@ -99,11 +120,22 @@ def thread_json(row: Row) -> dict[str, Any]:
         "state_updated_at": when(row.get("state_updated_at") or row["updated_at"]),
         "metadata": row["metadata"],
         "status": row["status"],
-        "config": {},
+        "config": {"configurable": {}},
         "values": row.get("values"),
         "interrupts": row.get("interrupts") or {},
-        "error": row.get("error"),
+        "error": _thread_error(row.get("error")),
     }
+
+
+def _thread_error(kept: str | None) -> dict[str, str] | None:
+    """Return the error of a thread's last run; it is kept as JSON, and was once a mere text."""
+    if kept is None:
+        return None
+    try:
+        told = jsons.loads(kept)
+    except ValueError:
+        told = None
+    return told if isinstance(told, dict) else {"error": "Error", "message": kept}
 
 
 def assistant_json(row: Row) -> dict[str, Any]:

@@ -7,15 +7,21 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from checkrail.runs.errors import TooManyError
+from checkrail.runs import jsons
+from checkrail.runs.errors import SOON, TooManyError
+from checkrail.server.auth import auth_error_response, revoked_error
+from checkrail.server.auth.caller import SCOPE_KEY
 from checkrail.server.services import Services
-from checkrail.server.streams.sse import HEARTBEAT
+from checkrail.server.streams.sse import HEARTBEAT, frame
 
-_SILENCE = 9.0  # seconds
-_SOON = 1.0  # seconds: with it, nobody hears nothing for more than ten
+_SILENCE = 5.0  # seconds, as LangGraph's server does
+_SOON = 1.0  # seconds
+_AT_ONCE = 0.05  # seconds: what takes longer begins with its headers
+_BLANK: Message = {"type": "http.response.body", "body": b"\n", "more_body": True}
 Gone = Callable[[], Awaitable[object]]
 """Called when the client went away before the end."""
 
@@ -30,7 +36,8 @@ def _check_room(services: Services) -> None:
     if services.open_streams >= services.config.limits.open_streams:
         raise TooManyError(
             f"{services.open_streams} streams are open already, which is as many as "
-            "limits.open_streams allows. Close some, or try again later"
+            "limits.open_streams allows. Close some, or try again later",
+            retry_after=SOON,
         )
 
 
@@ -64,16 +71,27 @@ class Lasting(Response):
         super().__init__(headers={**headers})
         self._services = services
         self._gone = gone
+        self._started = False
+        self._complete = False
         del self.headers["content-length"]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Answer, and watch whether anybody still listens."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, and watch whether anybody still listens who may."""
+        with self._services.key_watch.revocation(scope.get(SCOPE_KEY)) as revoked:
+            await self._answer_until(revoked, receive, send)
+            if revoked.done() and not self._complete:
+                await self._refuse(scope, receive, send)
+
+    async def _answer_until(
+        self, revoked: asyncio.Future[None], receive: Receive, send: Send
+    ) -> None:
         self._services.open_streams += 1
         loop = asyncio.get_running_loop()
         work: asyncio.Task[None] = loop.create_task(self.answer(send))
         leaving = loop.create_task(disconnected(receive))
         try:
-            await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, leaving, revoked}, return_when=asyncio.FIRST_COMPLETED)
+            self._complete = work.done() or leaving.done()
             if not work.done() and self._gone is not None:
                 await self._gone()
             if work.done():
@@ -89,7 +107,23 @@ class Lasting(Response):
         """Send the answer."""
         raise NotImplementedError
 
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Say that the key was revoked; one that does not read is not waited for."""
+        error = revoked_error()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SOON):
+                if not self._started:
+                    await (await auth_error_response(Request(scope), error))(scope, receive, send)
+                    return
+                body = self.last_words({"error": error.error, "message": error.message})
+                await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def last_words(self, error: dict[str, str]) -> bytes:
+        """Return how an answer that has begun ends with an error."""
+        raise NotImplementedError
+
     def _start(self, status: int = 200) -> Message:
+        self._started = True
         return {"type": "http.response.start", "status": status, "headers": self.raw_headers}
 
 
@@ -134,6 +168,10 @@ class EventStream(Lasting):
                 await close()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
+    def last_words(self, error: dict[str, str]) -> bytes:
+        """Return an event that says it."""
+        return frame(None, "error", error)
+
 
 class Awaited(Lasting):
     """A JSON answer that is there when something has ended; until then, white space."""
@@ -165,7 +203,7 @@ class Awaited(Lasting):
         result = self._begun()
         self._services.open_streams += 1
         try:
-            soon, _ = await asyncio.wait({result}, timeout=_SOON)
+            soon, _ = await asyncio.wait({result}, timeout=_AT_ONCE)
         except asyncio.CancelledError:
             result.cancel()
             raise
@@ -176,20 +214,22 @@ class Awaited(Lasting):
     async def answer(self, send: Send) -> None:
         """Send the result."""
         result = self._begun()
-        started = False
         try:
+            if not result.done():
+                await send(self._start())
             while not result.done() and not (await asyncio.wait({result}, timeout=_SILENCE))[0]:
-                if not started:
-                    await send(self._start())
-                started = True
-                await send({"type": "http.response.body", "body": b" ", "more_body": True})
+                await send(_BLANK)
             body = result.result()
         finally:
             result.cancel()
-        if not started:
+        if not self._started:
             self.headers["content-length"] = str(len(body))
             await send(self._start())
         await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def last_words(self, error: dict[str, str]) -> bytes:
+        """Return it as the error of a run is told."""
+        return jsons.dumps({"__error__": error})
 
     def _begun(self) -> asyncio.Task[bytes]:
         """Begin to wait for the result, once."""

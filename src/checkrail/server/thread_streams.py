@@ -6,11 +6,13 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from checkrail.runs.requests import Asker
+from checkrail.server.finding import may_follow
 from checkrail.server.services import Services
 from checkrail.server.streams.channels import Subscription
 from checkrail.server.streams.protocol import ProtocolView, thread_seq_of
 from checkrail.server.streams.replay import ThreadFacts, marks_watched, replay_from
-from checkrail.server.streams.sse import frame
+from checkrail.server.streams.sse import frame, join_frames
 from checkrail.server.streams.threads import StreamedRun, ThreadView
 from checkrail.store import runs, threads
 from checkrail.store.database import Reads, Tx
@@ -21,19 +23,25 @@ PROTOCOL = "protocol"
 
 
 async def thread_frames(
-    served: Services, thread_id: str, view: ThreadView
+    served: Services, thread_id: str, view: ThreadView, asker: Asker
 ) -> AsyncGenerator[bytes]:
-    """Give the stream of a thread as the LangGraph API has it."""
+    """Give the stream of a thread as the LangGraph API has it; it ends if it is another's now."""
     known: StreamedRun | None = None
     async for row, batch in served.runs.follow_thread(thread_id, view.after):
         if row is None:
             yield b""
             continue
         if known is None or known.run_id != row["run_id"]:
+            if not await _is_theirs(served, row, asker):
+                return
             known = _streamed(row)
-        told = [frame(*shown) for event in batch for shown in view.feed(known, event)]
-        if told:
-            yield b"".join(told)
+        shown = (frame(*each) for event in batch for each in view.feed(known, event))
+        for piece in join_frames(shown):
+            yield piece
+
+
+async def _is_theirs(served: Services, row: Row, asker: Asker) -> bool:
+    return await served.database.read(lambda reads: may_follow(reads, row, asker))
 
 
 def _streamed(row: Row) -> StreamedRun:
@@ -60,17 +68,25 @@ async def last_seq(served: Services, thread_id: str) -> int:
 
 
 class Envelopes:
-    """The stream of a thread in the event protocol, for one subscription."""
+    """The stream of a thread in the event protocol, for one subscription.
 
-    def __init__(self, served: Services, thread_id: str, wanted: Subscription) -> None:
+    With `marks` it notes which run was watched to its end, which changes what is replayed later.
+    """
+
+    def __init__(
+        self, served: Services, thread_id: str, wanted: Subscription, asker: Asker, *, marks: bool
+    ) -> None:
         self._served = served
         self._thread_id = thread_id
         self._wanted = wanted
+        self._asker = asker
+        self._marks = marks
 
     async def stream(self) -> AsyncGenerator[list[dict[str, Any]]]:
         """Give envelopes as they come, for ever; none says that for a while there were none.
 
-        The first batch is empty and says that from now on nothing is missed.
+        The first batch is empty and says that from now on nothing is missed. It ends where the
+        thread turns out to be somebody else's.
         """
         hub = self._served.runs.parts.hub
         stop = hub.listen(("protocol", self._thread_id), lambda: None)
@@ -86,6 +102,8 @@ class Envelopes:
                         yield []
                         continue
                     if view is None or view.run_id != row["run_id"]:
+                        if not await _is_theirs(self._served, row, self._asker):
+                            return
                         view = view_of(row)
                     told = [shown for event in batch for shown in view.feed(event)]
                     wanted = [
@@ -103,7 +121,7 @@ class Envelopes:
 
         def find(reads: Reads) -> tuple[ThreadFacts, str | None]:
             thread = threads.get(reads, self._thread_id)
-            if thread is None:
+            if thread is None or self._asker.owner not in (None, thread["owner"]):
                 return ThreadFacts(), None
             newest = runs.newest_started(reads, self._thread_id)
             if newest is None:
@@ -121,6 +139,9 @@ class Envelopes:
         return replay_from(self._wanted, facts)
 
     async def _mark(self, run_id: str) -> None:
+        if not self._marks:
+            return
+
         def mark(tx: Tx) -> bool:
             return threads.change(tx, self._thread_id, watched_run=run_id)
 

@@ -5,33 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, text, update
+from sqlalchemy import delete, insert, select, update
 
 from checkrail.store.database import Reads, Tx
+from checkrail.store.prepared import Prepared
 from checkrail.store.rows import Row, all_of, one_of
-from checkrail.store.tables import agent_versions, agents, named_hooks
+from checkrail.store.tables import agent_set, agent_versions, agents
 
-State = tuple[Any, ...]
-"""Tells whether any agent or named hook has changed."""
+_VERSION = Prepared(select(agent_set.c.version))
 
 
-def hold(tx: Tx) -> None:
-    """Keep other processes from changing agents until the transaction ends: they name each other.
+def set_version(reads: Reads) -> int:
+    """Return the version of the set of all agents and named hooks.
 
-    On SQLite there is one writer in any case.
+    A transaction looks once: what was requested of it was requested before it began.
     """
-    if tx.dialect.name == "postgresql":
-        tx.execute(text("LOCK TABLE agents IN SHARE ROW EXCLUSIVE MODE"))
+    known = reads.agents_version if isinstance(reads, Tx) else None
+    if known is None:
+        known = int(_VERSION.run(reads, {}).fetchall()[0][0])
+        if isinstance(reads, Tx):
+            reads.agents_version = known
+    return known
 
 
-def state(reads: Reads) -> State:
-    """Give something that is another after every change."""
-    found: list[Any] = []
-    for table in (agents, named_hooks):
-        times = table.c.updated_at  # of several clocks: the newest need not be the last
-        query = select(func.count(), func.max(times), func.sum(times))
-        found += [*reads.execute(query.select_from(table)).one()]
-    return tuple(found)
+def lock_set(tx: Tx) -> int:
+    """Keep others from changing agents until the transaction ends, and return the version.
+
+    Agents name each other, so one change is made at a time.
+    """
+    found = tx.execute(select(agent_set.c.version).with_for_update()).scalar_one()
+    tx.agents_version = int(found)
+    return tx.agents_version
+
+
+def raise_version(tx: Tx) -> None:
+    """Make the set another one, in the transaction that changes an agent or a named hook."""
+    tx.execute(update(agent_set).values(version=agent_set.c.version + 1))
+    tx.agents_version = None
 
 
 def get(reads: Reads, name: str) -> Row | None:
@@ -46,6 +56,7 @@ def everything(reads: Reads) -> list[Row]:
 
 def add(tx: Tx, row: Mapping[str, Any]) -> None:
     """Keep a new agent with its first version, or the switch of one of a file."""
+    raise_version(tx)
     tx.execute(insert(agents), dict(row))
     if row["blueprint"] is not None:
         _add_version(tx, row)
@@ -59,11 +70,13 @@ def revise(tx: Tx, row: Mapping[str, Any]) -> None:
 
 def change(tx: Tx, name: str, /, **values: Any) -> bool:
     """Change an agent."""
+    raise_version(tx)
     return bool(tx.execute(update(agents).where(agents.c.name == name).values(**values)).rowcount)
 
 
 def remove(tx: Tx, name: str) -> bool:
     """Remove an agent with all its versions."""
+    raise_version(tx)
     tx.execute(delete(agent_versions).where(agent_versions.c.name == name))
     return bool(tx.execute(delete(agents).where(agents.c.name == name)).rowcount)
 

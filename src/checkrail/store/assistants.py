@@ -16,7 +16,7 @@ from checkrail.store.rows import Filters, Page, Row, all_of, contains, holds, on
 from checkrail.store.tables import assistant_versions, assistants
 
 SORTS = ("assistant_id", "graph_id", "name", "created_at", "updated_at")
-_VERSIONED = ("graph_id", "name", "description", "config", "context", "metadata")
+VERSIONED = ("graph_id", "name", "description", "config", "context", "metadata")
 
 _FIND = select(assistants).where(assistants.c.assistant_id == bindparam("id"))
 _GET = Prepared(_FIND)
@@ -55,7 +55,7 @@ def revise(tx: Tx, row: Row, now: float) -> Row:
 def use(tx: Tx, row: Row, version: int, now: float) -> Row:
     """Make an assistant what one of its versions says."""
     changed = {**row, "version": version, "updated_at": now}
-    values = {name: changed[name] for name in (*_VERSIONED, "version", "updated_at")}
+    values = {name: changed[name] for name in (*VERSIONED, "version", "updated_at", "stored_bytes")}
     query = update(assistants).where(assistants.c.assistant_id == row["assistant_id"])
     tx.execute(query.values(**values))
     return changed
@@ -72,7 +72,7 @@ def describe(tx: Tx, assistant_id: str, description: str | None, now: float) -> 
 
 
 def _add_version(tx: Tx, row: Mapping[str, Any], version: int, now: float) -> None:
-    values = {name: row.get(name) for name in _VERSIONED}
+    values = {name: row.get(name) for name in VERSIONED}
     own = {"assistant_id": row["assistant_id"], "version": version, "created_at": now}
     tx.execute(insert(assistant_versions).values(**values, **own))
 

@@ -3,46 +3,70 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import concurrent.futures
 import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Double, Engine, extract, func, literal
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy import (
+    Connection,
+    Double,
+    Engine,
+    bindparam,
+    delete,
+    extract,
+    func,
+    literal,
+    select,
+)
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.sql.elements import ColumnElement
 
-from checkrail.engine.errors import CheckrailError
+from checkrail.engine.records import uuid7
 from checkrail.store.engines import open_engine
+from checkrail.store.health import (
+    AWAY,
+    DatabaseUnavailableError,
+    Health,
+    Trouble,
+    trouble_of,
+)
+from checkrail.store.tables import writers
 
 T = TypeVar("T")
 
+CHANNEL = "checkrail"
+"""Where PostgreSQL tells servers of what others changed."""
+
 _BATCH = 256
 _READERS = 4
-_PATIENCE = 10.0  # seconds for a database that went away to come back
+PATIENCE = 5.0  # seconds for a database that went away to come back, before requests are refused
+_PAUSE = 0.1
+_DROPS = 5  # connections that a batch may lose before it is taken to be the reason
 _TRIES = 3
 _IN_THE_WAY = {"40001", "40P01", "23505"}
 """What PostgreSQL says when another process got in between: the next time it may not."""
 
 
-class StoreError(CheckrailError):
-    """The database could not do what it was asked to."""
-
-
 class Tx:
     """A transaction, and what is to be told to others once it is kept."""
 
-    __slots__ = ("_cursor", "connection", "dialect", "execute", "told")
+    __slots__ = ("_cursor", "agents_version", "connection", "dialect", "execute", "time", "told")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, clock: Callable[[], float] = time.time) -> None:
         self.connection = connection.connection  # of the driver
+        self.time = clock  # the database's, which all servers go by
         self._cursor: Any = None
         self.dialect = connection.dialect
         self.execute = connection.execute
         self.told: list[tuple[str, str]] = []
+        self.agents_version: int | None = None  # see `store.agents.set_version`
 
     @property
     def cursor(self) -> Any:
@@ -92,29 +116,45 @@ class Waiter:
 Waiting = Waiter | concurrent.futures.Future[Any]
 
 
-class Writer:
-    """Carries out all writes of a process, one after another, many in one commit."""
+class _Request(NamedTuple):
+    """A write that was asked for; a `patient` one waits for the database as long as it takes."""
 
-    def __init__(self, engine: Engine, told: Told) -> None:
+    job: Job
+    waiting: Waiting
+    patient: bool
+
+
+class Writer:
+    """Carries out all writes of a process, one after another, many in one commit.
+
+    On PostgreSQL each batch writes its number beside the process's id: should the answer to a
+    COMMIT be lost, the number says whether it took place.
+    """
+
+    def __init__(self, engine: Engine, told: Told, health: Health, writer_id: str) -> None:
         self._engine = engine
         self._told = told
-        self._jobs: queue.SimpleQueue[tuple[Job, Waiting] | None] = queue.SimpleQueue()
+        self._health = health
+        self._jobs: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._put_off: collections.deque[_Request] = collections.deque()
         self._thread = threading.Thread(target=self._work, name="checkrail-writer", daemon=True)
         self._connection: Connection | None = None
-        self.patience = _PATIENCE
+        self._batches = _Batches(writer_id) if engine.dialect.name == "postgresql" else None
+        self._closing = False
+        self.hurried = False  # wait for nothing any more: this process is about to end
         self._thread.start()
 
-    def submit(self, job: Job) -> concurrent.futures.Future[Any]:
+    def submit(self, job: Job, *, patient: bool = False) -> concurrent.futures.Future[Any]:
         """Ask for a write; its future is done after the commit."""
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         future.set_running_or_notify_cancel()  # who stops waiting for a write does not undo it
-        self._jobs.put((job, future))
+        self._jobs.put(_Request(job, future, patient))
         return future
 
-    async def awaited(self, job: Job) -> Any:
+    async def awaited(self, job: Job, *, patient: bool = False) -> Any:
         """Ask for a write and wait for its commit; who stops waiting does not undo it."""
         waiter = Waiter()
-        self._jobs.put((job, waiter))
+        self._jobs.put(_Request(job, waiter, patient))
         return await waiter.future
 
     def close(self) -> None:
@@ -122,63 +162,133 @@ class Writer:
         self._jobs.put(None)
         self._thread.join()
 
+    def time(self) -> float:
+        """Return the time by the database's clock, as far as it is known."""
+        return time.time() if self._batches is None else self._batches.time()
+
     def _work(self) -> None:
-        more = True
-        while more:
-            batch = []
-            item = self._jobs.get()
-            while item is not None:
-                batch.append(item)
-                if len(batch) >= _BATCH:
-                    break
-                try:
-                    item = self._jobs.get_nowait()
-                except queue.Empty:
-                    break
-            more = item is not None
-            if batch:
-                self._carry_out(batch)
+        while batch := self._next_batch():
+            self._carry_out(batch)
         if self._connection is not None:
+            if self._batches is not None:
+                self._batches.forget(self._connection)
             self._connection.close()
 
-    def _carry_out(self, batch: list[tuple[Job, Waiting]], tries: int = _TRIES) -> None:
-        """Commit a batch; if it fails, each job on its own, so that one cannot spoil the others."""
-        try:
-            answers = self._commit([job for job, _ in batch])
-        except Exception as error:  # noqa: BLE001 - whatever a job raises is for who asked
-            if len(batch) == 1 and not (tries > 1 and _may_pass(error)):
-                batch[0][1].set_exception(error)
-                return
-            for item in batch:
-                self._carry_out([item], tries - 1)
-            return
-        for (_, waiting), answer in zip(batch, answers, strict=True):
-            waiting.set_result(answer)
+    def _next_batch(self) -> list[_Request]:
+        """Wait for something to do; an empty batch says that it is time to end."""
+        batch = [self._put_off.popleft() for _ in range(min(_BATCH, len(self._put_off)))]
+        while len(batch) < _BATCH and not self._closing:
+            try:
+                item = self._jobs.get_nowait() if batch else self._jobs.get()
+            except queue.Empty:
+                break
+            if item is None:
+                self._closing = True
+            else:
+                batch.append(item)
+        return batch
 
-    def _commit(self, jobs: list[Job]) -> list[Any]:
-        connection = self._connected()
-        tx = Tx(connection)
+    def _carry_out(self, batch: list[_Request], tries: int = _TRIES) -> None:
+        """Commit a batch; if it fails, each job on its own, so that one cannot spoil the others."""
+        drops = 0
+        while batch:
+            reached = False
+            try:
+                connection = self._connected()
+                reached = True
+                answers = self._commit(connection, [each.job for each in batch])
+            except Exception as error:  # noqa: BLE001 - whatever a job raises is for who asked
+                trouble = trouble_of(error)
+                drops += reached and trouble is AWAY
+                if trouble is not None and trouble.passes and drops < _DROPS:
+                    self._health.note(trouble, error)
+                    batch = self._wait_out(batch, trouble)
+                elif len(batch) > 1:
+                    for item in batch:
+                        self._carry_out([item], tries - 1)
+                    return
+                elif tries > 1 and _is_in_the_way(error):
+                    tries -= 1
+                else:
+                    batch[0].waiting.set_exception(_described(error, trouble))
+                    return
+            else:
+                self._health.recover(wrote=True)
+                for each, answer in zip(batch, answers, strict=True):
+                    each.waiting.set_result(answer)
+                return
+
+    def _commit(self, connection: Connection, jobs: list[Job]) -> list[Any]:
+        tx = Tx(connection, self.time)
+        committing = False
         try:
-            with connection.begin():
+            with connection.begin() as transaction:
+                if self._batches is not None:
+                    self._batches.begin(tx)
                 answers = [job(tx) for job in jobs]
+                committing = True
+                transaction.commit()
         except DBAPIError as error:
-            if error.connection_invalidated:
-                self._drop()
-            raise
+            if not error.connection_invalidated:
+                raise
+            self._drop()
+            if not (committing and self._took_place()):
+                raise
         if tx.told:
             with contextlib.suppress(RuntimeError):  # nobody is left to hear it, but it is kept
                 self._told(tx.told)
         return answers
 
-    def _connected(self) -> Connection:
-        until = time.monotonic() + self.patience
-        while self._connection is None:
+    def _took_place(self) -> bool:
+        """Look up whether a batch was committed whose answer was lost with the connection."""
+        if self._batches is None:
+            return False
+        while True:
             try:
-                self._connection = self._engine.connect()
-            except OperationalError:
-                if time.monotonic() > until:
+                return self._batches.was_committed(self._connected())
+            except DBAPIError as error:
+                self._drop()
+                trouble = trouble_of(error)
+                if trouble is None or self.hurried:
                     raise
-                time.sleep(0.1)
+                self._health.note(trouble, error)
+                self._wait_out([], trouble)
+
+    def _wait_out(self, batch: list[_Request], trouble: Trouble) -> list[_Request]:
+        """Wait a little for the database, and return those of a batch that wait on.
+
+        Who asks meanwhile hears of it too, as soon as it has lasted for long.
+        """
+        while not self._jobs.empty():
+            item = self._jobs.get()
+            if item is None:
+                self._closing = True
+            else:
+                self._put_off.append(item)
+        waiting = self._left(batch, trouble)
+        self._put_off = collections.deque(self._left(self._put_off, trouble))
+        if waiting or not batch:
+            time.sleep(_PAUSE)
+        return waiting
+
+    def _left(self, asked: Iterable[_Request], trouble: Trouble) -> list[_Request]:
+        """Refuse those that have waited for long enough, and return the others."""
+        ends = self.hurried or self._closing
+        late = ends or self._health.lasted >= PATIENCE
+        left = []
+        for each in asked:
+            if late and (ends or not each.patient):
+                each.waiting.set_exception(DatabaseUnavailableError(trouble))
+            else:
+                left.append(each)
+        return left
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            connection = self._engine.connect()
+            if self._batches is not None:  # which begins each transaction itself
+                connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+            self._connection = connection
         return self._connection
 
     def _drop(self) -> None:
@@ -188,69 +298,195 @@ class Writer:
         self._connection = None
 
 
-def _may_pass(error: Exception) -> bool:
+class _Batches:
+    """The numbers of a writer's batches in PostgreSQL, and the time that it tells with each."""
+
+    def __init__(self, writer_id: str) -> None:
+        self._writer_id = uuid.UUID(writer_id)
+        self._number = 0
+        self._offset: float | None = None  # of the database's clock to the monotonic one
+
+    def time(self) -> float:
+        """Return the time by the database's clock, as far as it is known."""
+        return time.time() if self._offset is None else time.monotonic() + self._offset
+
+    def begin(self, tx: Tx) -> None:
+        """Begin a transaction with its number, in one round trip."""
+        self._number += 1
+        cursor, names = tx.cursor, {"number": self._number, "writer": self._writer_id}
+        try:
+            while True:
+                began = time.monotonic()
+                cursor.execute(_BEGIN_BATCH.format(**names), prepare=False)
+                cursor.nextset()
+                if (found := cursor.fetchone()) is not None:
+                    break
+                cursor.execute(_ENTER_WRITER.format(**names), prepare=False)
+        except Exception as error:
+            raise wrapped(error, tx, _BEGIN_BATCH) from error
+        self.set_clock(found[0], began, time.monotonic())
+
+    def set_clock(self, told: float, began: float, ended: float) -> None:
+        """Learn from the time that the database told at some moment between two of ours.
+
+        What is known stays if that can be: an answer that was long on its way tells little.
+        """
+        known = told - ended if self._offset is None else self._offset
+        self._offset = min(max(known, told - ended), told - began)
+
+    def was_committed(self, connection: Connection) -> bool:
+        """Say whether the last batch was committed; one that is under way still is waited for."""
+        with connection.begin():
+            found = connection.execute(_LAST_BATCH, {"writer": str(self._writer_id)}).scalar()
+        return bool(found == self._number)
+
+    def forget(self, connection: Connection) -> None:
+        """Remove the number: this writer is about to end."""
+        with contextlib.suppress(DBAPIError), connection.begin():
+            connection.execute(_FORGET_WRITER, {"writer": str(self._writer_id)})
+
+
+_BEGIN_BATCH = (
+    "BEGIN; UPDATE writers SET batch = {number} WHERE writer_id = '{writer}' "
+    "RETURNING extract(epoch FROM clock_timestamp())::float8"
+)
+_ENTER_WRITER = (  # for good, so that whoever looks for a batch waits for one that is under way
+    "ROLLBACK; INSERT INTO writers (writer_id, batch, entered_at) "
+    "VALUES ('{writer}', 0, extract(epoch FROM clock_timestamp()))"
+)
+_LAST_BATCH = (
+    select(writers.c.batch).where(writers.c.writer_id == bindparam("writer")).with_for_update()
+)
+_FORGET_WRITER = delete(writers).where(writers.c.writer_id == bindparam("writer"))
+
+
+def wrapped(error: Exception, reads: Reads, sql: str) -> Exception:
+    """Return an error as SQLAlchemy would raise it: everybody here knows its kinds, no driver's.
+
+    A connection that is lost is given up, as it would be there.
+    """
+    dialect = reads.dialect
+    kind = dialect.loaded_dbapi.Error
+    if not isinstance(error, kind):
+        return error
+    lost = dialect.is_disconnect(error, reads.connection.dbapi_connection, None)
+    if lost:
+        reads.connection.invalidate(error)
+    return DBAPIError.instance(
+        sql,
+        None,
+        error,
+        kind,
+        hide_parameters=True,
+        connection_invalidated=lost,
+        dialect=dialect,
+    )
+
+
+def _is_in_the_way(error: Exception) -> bool:
     """Say whether a write that failed may go through if it is tried again."""
     if not isinstance(error, DBAPIError):
         return False
-    state = getattr(error.orig, "sqlstate", None)
-    return error.connection_invalidated or state in _IN_THE_WAY
+    return getattr(error.orig, "sqlstate", None) in _IN_THE_WAY
+
+
+def _described(error: Exception, trouble: Trouble | None) -> Exception:
+    """Return an error as callers know it: what is not their fault is none of the driver's."""
+    return error if trouble is None else DatabaseUnavailableError(trouble)
 
 
 class Database:
     """A database by its URL. What is given to `write` and `read` runs in another thread.
 
     `told` are heard in the loop that opened it, after each commit that had something to tell.
+    `writer_id` is the id of the worker whose writes these are, where it is one.
     """
 
-    def __init__(self, url: str, told: Told | None = None) -> None:
+    def __init__(self, url: str, told: Told | None = None, *, writer_id: str | None = None) -> None:
         self.engine = open_engine(url)
         self.postgres = self.engine.dialect.name == "postgresql"
+        self.health = Health()
         self._told = told
-        self._writer = Writer(self.engine, self._tell)
+        self._writer = Writer(self.engine, self._tell, self.health, writer_id or uuid7())
         self._readers = concurrent.futures.ThreadPoolExecutor(_READERS, "checkrail-reader")
+        self.time = self._writer.time
 
-    async def write(self, job: Callable[[Tx], T]) -> T:
-        """Carry out a write; it is kept when this returns, even if the caller is cancelled."""
-        answer: T = await self._writer.awaited(job)
+    async def write(self, job: Callable[[Tx], T], *, patient: bool = False) -> T:
+        """Carry out a write; it is kept when this returns, even if the caller is cancelled.
+
+        While the database is away it waits for a while, or if it is `patient` for as long as it
+        takes; then `DatabaseUnavailableError` is raised.
+        """
+        answer: T = await self._writer.awaited(job, patient=patient)
         return answer
 
-    def write_soon(self, job: Callable[[Tx], T]) -> concurrent.futures.Future[T]:
+    def write_soon(
+        self, job: Callable[[Tx], T], *, patient: bool = False
+    ) -> concurrent.futures.Future[T]:
         """Ask for a write from any thread."""
-        return self._writer.submit(job)
+        return self._writer.submit(job, patient=patient)
 
     def beat(self, job: Callable[[Tx], T]) -> T:
-        """Carry out a write that waits for no other, from any thread.
+        """Carry out a write that waits for no other, from any thread; it may be done twice.
 
         Only PostgreSQL lets two write at once; SQLite's one writer is quick by itself.
         """
         if not self.postgres:
             answer: T = self._writer.submit(job).result()
             return answer
-        with self.engine.begin() as connection:
-            return job(Tx(connection))
 
-    async def read(self, job: Callable[[Connection], T]) -> T:
-        """Carry out a read."""
+        def work() -> T:
+            with self.engine.begin() as connection:
+                return job(Tx(connection, self.time))
+
+        return self._reach(work, wrote=True)
+
+    async def read(self, job: Callable[[Connection], T], *, patient: bool = False) -> T:
+        """Carry out a read; while the database is away it waits as a write does."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, self.read_now, job)
+        while True:
+            try:
+                return await loop.run_in_executor(self._readers, self.read_now, job)
+            except DatabaseUnavailableError as error:
+                if not patient or self._writer.hurried or not error.trouble.passes:
+                    raise
+            await asyncio.sleep(5 * _PAUSE)
 
     def read_now(self, job: Callable[[Connection], T]) -> T:
-        """Carry out a read in this thread; once more if the connection turns out to be gone."""
-        try:
+        """Carry out a read in this thread, again if the connection turns out to be gone."""
+
+        def work() -> T:
             with self.engine.connect() as connection:
                 return job(connection)
-        except DBAPIError as error:
-            if not error.connection_invalidated:
-                raise
-        with self.engine.connect() as connection:
-            return job(connection)
+
+        return self._reach(work)
+
+    def _reach(self, work: Callable[[], T], *, wrote: bool = False) -> T:
+        """Do something that can be done again, until the database has been away for a while."""
+        while True:
+            try:
+                answer = work()
+            except (DBAPIError, PoolTimeoutError) as error:
+                trouble = trouble_of(error)
+                if trouble is None:
+                    raise
+                known = self.health.trouble is not None
+                self.health.note(trouble, error)
+                late = self._writer.hurried or self.health.lasted >= PATIENCE
+                if late or not trouble.passes:
+                    raise DatabaseUnavailableError(trouble) from error
+                if known:
+                    time.sleep(_PAUSE)
+            else:
+                self.health.recover(wrote=wrote)
+                return answer
 
     def hurry(self) -> None:
         """Wait no longer for a database that is away: this process is about to end."""
-        self._writer.patience = 0.0
+        self._writer.hurried = True
 
     def now(self) -> ColumnElement[float]:
-        """Give the time that leases go by: one clock for all."""
+        """Return the time that leases go by, as the database tells it: one clock for all."""
         if self.postgres:
             return extract("epoch", func.clock_timestamp()).cast(Double)
         return literal(time.time())

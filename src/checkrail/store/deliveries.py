@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, func, insert, or_, select, update
-from sqlalchemy.sql.elements import ColumnElement
 
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row, all_of
-from checkrail.store.tables import OWED, deliveries, workers
+from checkrail.store.tables import LAST_CHANCE, OWED, SUSPECTED_DELIVERY, deliveries, workers
 
 
 def add(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -19,12 +18,13 @@ def add(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
         tx.execute(insert(deliveries), [dict(row) for row in rows])
 
 
-def claim(tx: Tx, worker_id: str, now: float, most: int) -> list[Row]:
-    """Take deliveries that are due."""
+def claim(tx: Tx, worker_id: str, now: float, most: int, *, suspected: bool = False) -> list[Row]:
+    """Take deliveries that are due: those that processes have died with, or all the others."""
+    which = (SUSPECTED_DELIVERY,) if suspected else (OWED, deliveries.c.lost < LAST_CHANCE)
     query = (
         select(deliveries)
         .where(
-            OWED,
+            *which,
             deliveries.c.due_at <= now,
         )
         .order_by(deliveries.c.due_at)
@@ -49,15 +49,15 @@ def settle(tx: Tx, delivery_id: str, worker_id: str, /, **values: Any) -> bool:
     return bool(tx.execute(query.values(worker_id=None, **values)).rowcount)
 
 
-def orphans(tx: Tx, now: ColumnElement[float], but: str, most: int = 100) -> list[Row]:
-    """Give the deliveries of workers that are gone; `but` one that asks is not."""
-    alive = select(workers.c.worker_id).where(workers.c.expires_at > now)
+def orphans(tx: Tx, dead: Sequence[str], but: str, most: int = 100) -> list[Row]:
+    """Give the deliveries of workers that are `dead` or gone; `but` one that asks is not."""
+    known = select(workers.c.worker_id)
     query = (
         select(deliveries)
         .where(
             deliveries.c.worker_id.is_not(None),
             deliveries.c.worker_id != but,
-            deliveries.c.worker_id.not_in(alive),
+            or_(deliveries.c.worker_id.in_([*dead]), deliveries.c.worker_id.not_in(known)),
         )
         .limit(most)
         .with_for_update(skip_locked=True)

@@ -11,6 +11,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from checkrail.engine.errors import CheckrailError
+from checkrail.private_files import make_private_sqlite
 
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -20,6 +21,19 @@ _PRAGMAS = (
     "PRAGMA foreign_keys=ON",
     "PRAGMA temp_store=MEMORY",
 )
+
+
+_POSTGRES = {
+    # A server that freezes in the middle of a transaction must not keep its locks for ever.
+    "options": "-c idle_in_transaction_session_timeout=10000",
+    # Nor must a network that swallows everything keep a server waiting for minutes.
+    "connect_timeout": 5,
+    "tcp_user_timeout": 10_000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
+"""How connections are made, unless the URL says something else."""
 
 
 class DatabaseUrlError(CheckrailError):
@@ -52,6 +66,9 @@ def open_engine(url: str) -> Engine:
 
 def _sqlite(url: str) -> Engine:
     engine = create_engine(url, connect_args={"check_same_thread": False}, **_json())
+    file = engine.url.database
+    if file and not file.startswith((":memory:", "file:")):
+        event.listen(engine, "do_connect", lambda *_: make_private_sqlite(Path(file)))
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_at_once)
     return engine
@@ -69,8 +86,7 @@ def _begin_at_once(connection: Any) -> None:
 
 
 def _postgres(url: Any) -> Engine:
-    # A server that freezes in the middle of a transaction must not keep its locks for ever.
-    options = {"options": "-c idle_in_transaction_session_timeout=10000"}
+    options = {name: value for name, value in _POSTGRES.items() if name not in url.query}
     return create_engine(url, pool_size=8, max_overflow=4, connect_args=options, **_json())
 
 

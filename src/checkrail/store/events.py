@@ -9,6 +9,7 @@ import orjson
 from sqlalchemy import bindparam, delete, func, insert, select
 
 from checkrail.store.database import Reads, Tx
+from checkrail.store.paging import PAGE_BYTES, within_bytes
 from checkrail.store.prepared import Prepared
 from checkrail.store.tables import events, runs
 
@@ -58,13 +59,34 @@ class RunEvent:
     __hash__ = None  # type: ignore[assignment]
 
 
+ROW_BYTES = 512 * 1024
+"""From here on, events go to another row."""
+
 _INSERT = Prepared(insert(events))
-_AFTER = (
-    select(events.c.first_seq, events.c.payload)
-    .where(events.c.run_id == bindparam("run"), events.c.last_seq > bindparam("after"))
-    .order_by(events.c.last_seq)
-    .limit(bindparam("rows"))
+_AFTER = within_bytes(
+    select(events.c.last_seq).where(
+        events.c.run_id == bindparam("run"), events.c.last_seq > bindparam("after")
+    ),
+    events.c.last_seq,
+    events.c.payload,
 )
+_PAGE = (
+    select(events.c.payload)
+    .where(events.c.run_id == bindparam("run"), events.c.last_seq.in_(_AFTER))
+    .order_by(events.c.last_seq)
+)
+
+
+def rows_of(run_id: str, thread_id: str, batch: Sequence[RunEvent]) -> list[dict[str, Any]]:
+    """Pack events that follow each other into rows that are not too large to be read one by one."""
+    rows, some, size = [], list[RunEvent](), 0
+    for event in batch:
+        if some and size + len(event.raw) > ROW_BYTES:
+            rows.append(row_of(run_id, thread_id, some))
+            some, size = [], 0
+        some.append(event)
+        size += len(event.raw)
+    return [*rows, row_of(run_id, thread_id, some)]
 
 
 def row_of(run_id: str, thread_id: str, batch: Sequence[RunEvent]) -> dict[str, Any]:
@@ -93,13 +115,18 @@ def append(tx: Tx, run_id: str, thread_id: str, told: Sequence[tuple[str, bytes]
     """Keep events of a run behind those that it has, and give the last number."""
     first = last_seq(tx, run_id) + 1
     made = [RunEvent(seq, event, raw=raw) for seq, (event, raw) in enumerate(told, first)]
-    add(tx, [row_of(run_id, thread_id, made)])
+    add(tx, rows_of(run_id, thread_id, made))
     return made[-1].seq
 
 
-def after(reads: Reads, run_id: str, seq: int, rows: int = 200) -> list[RunEvent]:
-    """Read the next events of a run after a number; none means that there are no more yet."""
-    found = reads.execute(_AFTER, {"run": run_id, "after": seq, "rows": rows})
+def after(
+    reads: Reads, run_id: str, seq: int, rows: int = 200, size: int = PAGE_BYTES
+) -> list[RunEvent]:
+    """Read the next events of a run after a number; none means that there are no more yet.
+
+    Rows are read until they have so many bytes: whoever reads slowly holds no more of a run.
+    """
+    found = reads.execute(_PAGE, {"run": run_id, "after": seq, "rows": rows, "bytes": size})
     return [event for row in found for event in _unpacked(row.payload) if event.seq > seq]
 
 
@@ -111,6 +138,12 @@ def _unpacked(payload: bytes) -> Iterator[RunEvent]:
 def last_seq(reads: Reads, run_id: str) -> int:
     """Give the number of the last event of a run that was kept."""
     query = select(func.max(events.c.last_seq)).where(events.c.run_id == run_id)
+    return int(reads.execute(query).scalar() or 0)
+
+
+def stored_bytes(reads: Reads, run_id: str) -> int:
+    """Return the size of the events of a run that are kept."""
+    query = select(func.sum(func.length(events.c.payload))).where(events.c.run_id == run_id)
     return int(reads.execute(query).scalar() or 0)
 
 

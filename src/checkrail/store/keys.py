@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
-from checkrail.store.database import Reads, Tx
+from checkrail.store.database import CHANNEL, Reads, Tx
 from checkrail.store.rows import Row, all_of, one_of
 from checkrail.store.tables import api_keys
+
+CHANGED = ("keys", "")
+"""What is told when a key goes out of force."""
 
 _FIND = select(api_keys).where(
     api_keys.c.digest == bindparam("digest"), api_keys.c.revoked_at.is_(None)
@@ -34,4 +37,15 @@ def all_keys(reads: Reads) -> list[Row]:
 def revoke(tx: Tx, key_id: str, now: float) -> bool:
     """Take a key out of force."""
     query = update(api_keys).where(api_keys.c.key_id == key_id, api_keys.c.revoked_at.is_(None))
-    return bool(tx.execute(query.values(revoked_at=now)).rowcount)
+    revoked = bool(tx.execute(query.values(revoked_at=now)).rowcount)
+    if tx.dialect.name == "postgresql":  # whoever revokes is no server, and sends no notices
+        tx.execute(select(func.pg_notify(CHANNEL, ":".join(CHANGED))))
+    return revoked
+
+
+def roles_in_force(reads: Reads, key_ids: Sequence[str]) -> dict[str, str]:
+    """Give the roles of those keys that are in force."""
+    query = select(api_keys.c.key_id, api_keys.c.role).where(
+        api_keys.c.key_id.in_([*key_ids]), api_keys.c.revoked_at.is_(None)
+    )
+    return {row["key_id"]: row["role"] for row in all_of(reads, query)}

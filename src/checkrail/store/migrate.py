@@ -42,13 +42,13 @@ def _version(connection: Connection) -> str | None:
 
 def upgrade(engine: Engine) -> tuple[str | None, str]:
     """Bring a database to the newest version, and say from where to where it went."""
-    from alembic import command
-
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
         before = _version(connection)
         if before != head():
+            from alembic import command  # which takes longer to import than all else here
+
             command.upgrade(_config(connection), "head")
     return before, head()
 

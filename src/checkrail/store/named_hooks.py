@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
+from checkrail.store.agents import raise_version
 from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Row, all_of, one_of
 from checkrail.store.tables import named_hooks
@@ -23,6 +24,7 @@ def everything(reads: Reads) -> list[Row]:
 
 def put(tx: Tx, name: str, owner: str | None, definition: Any, now: float) -> bool:
     """Keep a definition, and say whether it is new."""
+    raise_version(tx)
     same = {"owner": owner, "definition": definition, "updated_at": now}
     changed = update(named_hooks).where(named_hooks.c.name == name).values(**same)
     if tx.execute(changed).rowcount:
@@ -33,4 +35,5 @@ def put(tx: Tx, name: str, owner: str | None, definition: Any, now: float) -> bo
 
 def remove(tx: Tx, name: str) -> bool:
     """Remove a named hook."""
+    raise_version(tx)
     return bool(tx.execute(delete(named_hooks).where(named_hooks.c.name == name)).rowcount)

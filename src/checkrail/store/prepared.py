@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Dialect
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.base import Executable
 
-from checkrail.store.database import Reads, Tx
+from checkrail.store.database import Reads, Tx, wrapped
 from checkrail.store.rows import Row
 
 Process = Callable[[Any], Any] | None
@@ -101,7 +100,7 @@ class Prepared:
             cursor = reads.cursor if isinstance(reads, Tx) else reads.connection.cursor()
             cursor.execute(compiled.sql, params)
         except Exception as error:
-            raise _wrapped(error, reads, compiled.sql) from error
+            raise wrapped(error, reads, compiled.sql) from error
         return cursor, compiled
 
     def _compile(self, dialect: Dialect, key: tuple[str, ...]) -> _Compiled:
@@ -109,26 +108,3 @@ class Prepared:
         statement = one[dialect.name] if isinstance(one, Mapping) else one
         made = self._compiled[key] = _Compiled(statement, dialect, key[1:])
         return made
-
-
-def _wrapped(error: Exception, reads: Reads, sql: str) -> Exception:
-    """Give an error as SQLAlchemy would: everybody here knows its kinds, and no driver's.
-
-    A connection that is lost is given up, as it would be there.
-    """
-    dialect = reads.dialect
-    kind = dialect.loaded_dbapi.Error
-    if not isinstance(error, kind):
-        return error
-    lost = dialect.is_disconnect(error, reads.connection.dbapi_connection, None)
-    if lost:
-        reads.connection.invalidate(error)
-    return DBAPIError.instance(
-        sql,
-        None,
-        error,
-        kind,
-        hide_parameters=True,
-        connection_invalidated=lost,
-        dialect=dialect,
-    )

@@ -10,19 +10,29 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, exists, func, insert, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+)
+from sqlalchemy.dialects.postgresql import insert as insert_postgres
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
-from checkrail.engine.records import uuid7
+from checkrail.engine.records import iso_time, uuid7
 from checkrail.store.database import Reads, Tx
+from checkrail.store.paging import PAGE_BYTES, within_bytes
 from checkrail.store.prepared import Prepared
 from checkrail.store.rows import Row, all_of
-from checkrail.store.tables import hook_records, runs
+from checkrail.store.tables import hook_records
 
 FEED = ("feed", "")
 """Told whenever there is something new in the sequence."""
-
-FINISH = ("after_run", "on_run_error")
-"""The points that come after a run."""
 
 _NOTE = Prepared(insert(hook_records).inline())
 _NOTED = (
@@ -39,10 +49,19 @@ _NOTED = (
 )
 
 
+_ADD = {
+    name: make(hook_records).on_conflict_do_nothing()
+    for name, make in (("postgresql", insert_postgres), ("sqlite", insert_sqlite))
+}
+
+
 def add(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Keep records."""
+    """Keep records; a call that has its ending gets no second one.
+
+    Recovery ends the calls of a process that it takes for dead, which may wake up.
+    """
     if rows:
-        tx.execute(insert(hook_records), [dict(row) for row in rows])
+        tx.execute(_ADD[tx.dialect.name], [*rows])
         _tell(tx)
 
 
@@ -50,7 +69,7 @@ def note(tx: Tx, event_type: str, run: Mapping[str, Any], **more: Any) -> None:
     """Note what became of a run, or of something of it."""
     now = time.time()
     said = {name: run.get(name) for name in _NOTED} | more
-    told = {"event_type": event_type, "time": now}
+    told = {"event_type": event_type, "time": now, "timestamp": iso_time(now)}
     told |= {name: _sayable(value) for name, value in said.items() if value is not None}
     row = {
         "record_id": uuid7(now),
@@ -82,9 +101,14 @@ def after(reads: Reads, seq: int, missing: Collection[int], limit: int) -> list[
     wanted = hook_records.c.seq > seq
     if missing:
         wanted = or_(wanted, hook_records.c.seq.in_([*missing]))
-    return all_of(
-        reads, select(hook_records).where(wanted).order_by(hook_records.c.seq).limit(limit)
-    )
+    return _page(reads, select(hook_records.c.seq).where(wanted), limit)
+
+
+def _page(reads: Reads, wanted: Select[Any], limit: int) -> list[Row]:
+    """Read records in order, a page of bytes at most."""
+    found = within_bytes(wanted, hook_records.c.seq, hook_records.c.record)
+    query = select(hook_records).where(hook_records.c.seq.in_(found)).order_by(hook_records.c.seq)
+    return all_of(reads, query.params(rows=limit, bytes=PAGE_BYTES))
 
 
 def last_seq(reads: Reads) -> int:
@@ -93,16 +117,11 @@ def last_seq(reads: Reads) -> int:
 
 
 def of_run(reads: Reads, run_id: str, limit: int = 1000, after: int = 0) -> list[Row]:
-    """Give the records of a run, in order."""
-    query = (
-        select(hook_records)
-        .where(
-            hook_records.c.run_id == run_id, hook_records.c.seq > after, hook_records.c.point != ""
-        )
-        .order_by(hook_records.c.seq)
-        .limit(limit)
+    """Give the records of a run after a number, in order; a page of bytes, and none at the end."""
+    wanted = select(hook_records.c.seq).where(
+        hook_records.c.run_id == run_id, hook_records.c.seq > after, hook_records.c.point != ""
     )
-    return all_of(reads, query)
+    return _page(reads, wanted, limit)
 
 
 def before_run(reads: Reads, run_id: str) -> list[Row]:
@@ -113,54 +132,26 @@ def before_run(reads: Reads, run_id: str) -> list[Row]:
     return all_of(reads, query.order_by(hook_records.c.seq))
 
 
-def unfinished(reads: Reads, run_id: str) -> list[Row]:
-    """Give the starts of a run's hook calls that have no ending."""
-    query = select(hook_records).where(hook_records.c.run_id == run_id)
-    return _open(all_of(reads, query.order_by(hook_records.c.seq)))
+def unfinished_in_run(reads: Reads, run_id: str, worker_id: str) -> list[Row]:
+    """Return the starts without an ending of a worker's hook calls for one run."""
+    return _unfinished(reads, hook_records.c.run_id == run_id, worker_id)
 
 
-def unfinished_requests(reads: Reads, worker_id: str, since: float) -> list[Row]:
-    """Give the starts without an ending of a worker's hook calls for runs that never came to be."""
-    query = select(hook_records).where(
-        hook_records.c.created_at > since, hook_records.c.worker_id == worker_id
-    )
-    admitted = exists(select(1).where(runs.c.run_id == hook_records.c.run_id))
-    return _open(all_of(reads, query.where(~admitted).order_by(hook_records.c.seq)))
+def unfinished_since(reads: Reads, since: float, worker_id: str) -> list[Row]:
+    """Return the starts without an ending of a worker's hook calls, for whatever they were."""
+    return _unfinished(reads, hook_records.c.created_at > since, worker_id)
 
 
-def unfinished_finishes(reads: Reads, worker_id: str, since: float) -> list[Row]:
-    """Give the starts without an ending of a worker's hook calls for runs that had ended.
-
-    Such a call may outlive its delivery: a hook that is an agent is told when its run exists.
-    """
-    start, ending = hook_records, hook_records.alias()
+def _unfinished(reads: Reads, which: ColumnElement[bool], worker_id: str) -> list[Row]:
+    start: ColumnElement[str] = literal_column("'hook_start'")  # as the index says it
+    ending = hook_records.alias()
     ended = exists(
-        select(1).where(
-            *(ending.c[name] == start.c[name] for name in ("run_id", "point", "hook")),
-            ending.c.seq > start.c.seq,
-            ending.c.event_type != "hook_start",
-        )
+        select(1).where(ending.c.call_id == hook_records.c.call_id, ending.c.event_type != start)
     )
-    query = select(start).where(
-        start.c.created_at > since,
-        start.c.worker_id == worker_id,
-        start.c.event_type == "hook_start",
-        start.c.point.in_(FINISH),
-        ~ended,
+    query = select(hook_records).where(
+        which, hook_records.c.worker_id == worker_id, hook_records.c.event_type == start, ~ended
     )
-    return all_of(reads, query.order_by(start.c.seq))
-
-
-def _open(records: Sequence[Row]) -> list[Row]:
-    """Pair starts with their endings, and give those that are left."""
-    open_calls: dict[tuple[str, str, str], list[Row]] = {}
-    for row in records:
-        calls = open_calls.setdefault((row["run_id"], row["point"], row["hook"]), [])
-        if row["event_type"] == "hook_start":
-            calls.append(row)
-        elif calls:
-            calls.pop(0)
-    return [row for calls in open_calls.values() for row in calls]
+    return all_of(reads, query.order_by(hook_records.c.seq))
 
 
 def forget(tx: Tx, run_ids: Sequence[str]) -> None:

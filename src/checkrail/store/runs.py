@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,6 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.sql.elements import ColumnElement
 
 from checkrail.store import records
 from checkrail.store.database import Reads, Tx
@@ -27,11 +25,13 @@ from checkrail.store.prepared import Prepared
 from checkrail.store.rows import Filters, Row, all_of, holds, one_of
 from checkrail.store.tables import (
     HOLDS_SLOT,
+    LAST_CHANCE,
     QUEUED,
     READY,
     REPORTED,
     SCHEDULED,
     STARTING,
+    SUSPECTED,
     runs,
     threads,
     workers,
@@ -59,9 +59,20 @@ _OLDEST = (
     .limit(bindparam("most"))
     .with_for_update(skip_locked=True)
 )
-_STARTING = _OLDEST.where(STARTING)
-_READY = _OLDEST.where(READY, runs.c.needs == bindparam("needs"))
-_REPORTED = _OLDEST.where(REPORTED)
+_UNSUSPECTED = runs.c.lost < LAST_CHANCE
+_TO_START = _OLDEST.add_columns(runs.c.agent_name).where(STARTING)
+_STARTING = _TO_START.where(_UNSUSPECTED)
+_READY = _OLDEST.add_columns(runs.c.agent_name, runs.c.started_at).where(
+    READY, _UNSUSPECTED, runs.c.needs == bindparam("needs")
+)
+_REPORTED = _OLDEST.where(REPORTED, _UNSUSPECTED)
+_SUSPECTED = (
+    select(runs.c.seq, runs.c.phase, runs.c.needs)
+    .where(SUSPECTED, runs.c.phase.in_(["starting", "ready", "running"]))
+    .order_by(runs.c.seq)
+    .limit(100)
+    .with_for_update(skip_locked=True)
+)
 # Each step finds the next value in the index: rows that are alike are never gone through.
 _NEEDED = text(
     f"""
@@ -86,7 +97,8 @@ _OWNED = Prepared(
         runs.c.ended_at.is_(None),
     )
 )
-_HELD_AMONG = select(runs.c.run_id).where(
+_KNOWN_WORKERS = select(workers.c.worker_id)
+_HELD_AMONG = select(runs.c.run_id, runs.c.attempt).where(
     runs.c.worker_id == bindparam("worker"), runs.c.run_id.in_(bindparam("ids", expanding=True))
 )
 
@@ -120,6 +132,15 @@ def live_of(reads: Reads, thread_id: str) -> list[Row]:
 def newest_of(reads: Reads, thread_id: str) -> Row | None:
     """Find the run of a thread that was asked for last."""
     return one_of(reads, _NEWEST_OF_THREAD, {"thread": thread_id})
+
+
+def agent_of_assistant(reads: Reads, assistant_id: str, owner: str | None) -> str | None:
+    """Return the agent that an assistant stood for in some run, of an owner or of anybody."""
+    query = select(runs.c.agent_name).where(runs.c.assistant_id == assistant_id).limit(1)
+    if owner is not None:
+        query = query.where(runs.c.owner == owner)
+    found = reads.execute(query).scalar()
+    return None if found is None else str(found)
 
 
 def _matching(
@@ -184,6 +205,14 @@ def change_owned(tx: Tx, run_id: str, worker_id: str, attempt: int, /, **values:
     return bool(_OWNED.run(tx, {**values, **fence}).rowcount)
 
 
+def find_owned(reads: Reads, run_id: str, worker_id: str, attempt: int) -> Row | None:
+    """Find a run that a worker still has, in an attempt; None: others have it, or it is over."""
+    row = get(reads, run_id)
+    if row is None or (row["worker_id"], row["attempt"]) != (worker_id, attempt):
+        return None
+    return row if row["ended_at"] is None else None
+
+
 def claim(
     tx: Tx,
     worker_id: str,
@@ -192,27 +221,79 @@ def claim(
     *,
     fits: Callable[[str], bool],
     starts: bool = True,
-    straight: bool = False,
+    has_start_hooks: Callable[[str], bool] | None = None,
 ) -> list[Row]:
     """Take runs that are ready for somebody, the oldest first, if what they need `fits`.
 
-    A server `starts` runs too, whoever carries them out in the end. With no start hooks to be
-    asked they go `straight` into execution.
+    A server `starts` runs too, whoever carries them out in the end. A run that became ready
+    because its agent had no start hooks is not ready any more if it has some now.
     """
     found = [row.seq for row in tx.execute(_STARTING, {"most": most})] if starts else []
+    unasked: list[int] = []
     for needs in filter(fits, needed(tx)):
-        found += [row.seq for row in tx.execute(_READY, {"most": most, "needs": needs})]
-    return _taken(tx, sorted(found)[:most], worker_id, now, straight=straight)
+        rows = tx.execute(_READY, {"most": most, "needs": needs}).all()
+        unasked += _unasked(rows, has_start_hooks)
+        found += [row.seq for row in rows]
+    if unasked and not starts:
+        _unready(tx, unasked, now)
+        found = [seq for seq in found if seq not in unasked]
+    return _taken(tx, sorted(found)[:most], worker_id, now, unasked)
 
 
-def claim_beneath(tx: Tx, worker_id: str, now: float, *, fits: Callable[[str], bool]) -> list[Row]:
+def claim_beneath(
+    tx: Tx,
+    worker_id: str,
+    now: float,
+    *,
+    fits: Callable[[str], bool],
+    has_start_hooks: Callable[[str], bool] | None = None,
+) -> list[Row]:
     """Take runs that hooks of this worker's own runs wait for, whatever its capacity."""
     held = select(runs.c.run_id).where(runs.c.worker_id == worker_id)
-    query = select(runs.c.seq, runs.c.needs).where(
+    query = select(runs.c.seq, runs.c.needs, runs.c.agent_name, runs.c.started_at).where(
         READY, runs.c.origin == "hook", runs.c.parent_run_id.in_(held)
     )
-    found = tx.execute(query.order_by(runs.c.seq).with_for_update(skip_locked=True))
-    return _taken(tx, [row.seq for row in found if fits(row.needs)], worker_id, now)
+    found = tx.execute(query.order_by(runs.c.seq).with_for_update(skip_locked=True)).all()
+    unasked = _unasked(found, has_start_hooks)
+    _unready(tx, unasked, now)
+    fitting = [row.seq for row in found if fits(row.needs) and row.seq not in unasked]
+    return _taken(tx, fitting, worker_id, now)
+
+
+def claim_awaited(
+    tx: Tx,
+    worker_id: str,
+    run_ids: Collection[str],
+    now: float,
+    *,
+    fits: Callable[[str], bool],
+    has_start_hooks: Callable[[str], bool],
+) -> list[Row]:
+    """Take runs that hooks in this process wait for, whatever its capacity."""
+    if not run_ids:
+        return []
+    query = select(runs.c.seq, runs.c.needs, runs.c.agent_name, runs.c.started_at).where(
+        runs.c.run_id.in_([*run_ids]), or_(STARTING, READY)
+    )
+    found = tx.execute(query.order_by(runs.c.seq).with_for_update(skip_locked=True)).all()
+    fitting = [row for row in found if fits(row.needs)]
+    taken = [row.seq for row in fitting]
+    return _taken(tx, taken, worker_id, now, _unasked(fitting, has_start_hooks))
+
+
+def _unasked(rows: Sequence[Any], has_start_hooks: Callable[[str], bool] | None) -> list[int]:
+    """Return the runs that nobody ever took, and whose agents have start hooks by now."""
+    if has_start_hooks is None:
+        return []
+    return [row.seq for row in rows if row.started_at is None and has_start_hooks(row.agent_name)]
+
+
+def _unready(tx: Tx, found: Sequence[int], now: float) -> None:
+    """Have a server fire the start hooks of runs that were ready without any."""
+    if found:
+        query = update(runs).where(runs.c.seq.in_(found), runs.c.worker_id.is_(None))
+        tx.execute(query.values(phase="starting", ready_at=None, updated_at=now))
+        tx.tell("work", "")
 
 
 def claim_reported(tx: Tx, worker_id: str, most: int, now: float) -> list[Row]:
@@ -221,6 +302,34 @@ def claim_reported(tx: Tx, worker_id: str, most: int, now: float) -> list[Row]:
     This is the same attempt: nothing is executed again.
     """
     found = [row.seq for row in tx.execute(_REPORTED, {"most": most})]
+    return _taken_again(tx, found, worker_id, now)
+
+
+def claim_suspect(
+    tx: Tx,
+    worker_id: str,
+    now: float,
+    *,
+    fits: Callable[[str], bool],
+    executes_only: bool = False,
+) -> list[Row]:
+    """Take the oldest of the runs that are left out of all other claims.
+
+    Processes have died with it under way, so that it is to be the only one of them in its process.
+    A runner `executes_only`: to start a run, and to end it, is for servers.
+    """
+    for each in tx.execute(_SUSPECTED):
+        if each.phase == "ready" and fits(each.needs):
+            return _taken(tx, [each.seq], worker_id, now)
+        if each.phase == "starting" and not executes_only:
+            return _taken(tx, [each.seq], worker_id, now)
+        if each.phase == "running" and not executes_only:
+            return _taken_again(tx, [each.seq], worker_id, now)
+    return []
+
+
+def _taken_again(tx: Tx, found: Sequence[int], worker_id: str, now: float) -> list[Row]:
+    """Make runs that are locked those of a worker, in the attempt that they are in."""
     if not found:
         return []
     query = update(runs).where(runs.c.seq.in_(found), runs.c.worker_id.is_(None))
@@ -229,13 +338,18 @@ def claim_reported(tx: Tx, worker_id: str, most: int, now: float) -> list[Row]:
 
 
 def _taken(
-    tx: Tx, found: Sequence[int], worker_id: str, now: float, *, straight: bool = False
+    tx: Tx, found: Sequence[int], worker_id: str, now: float, unasked: Sequence[int] = ()
 ) -> list[Row]:
-    """Make runs that are locked those of a worker, each in a new attempt."""
+    """Make runs that are locked those of a worker, each in a new attempt.
+
+    Those that are `unasked` have start hooks, though they were ready.
+    """
     if not found:
         return []
-    now = max(now, time.time())  # what let them begin may have ended since the claim began
-    phase = "running" if straight else case((runs.c.phase == "ready", "running"), else_="starting")
+    if isinstance(tx, Tx):  # what let them begin may have ended since the claim began
+        now = max(now, tx.time())
+    ready = and_(runs.c.phase == "ready", runs.c.seq.not_in(unasked))
+    phase = case((ready, "running"), else_="starting")
     taken = (
         update(runs)
         .where(runs.c.seq.in_(found), runs.c.worker_id.is_(None))
@@ -262,9 +376,12 @@ def needed(reads: Reads) -> list[str]:
     return [row.needs for row in reads.execute(_NEEDED)]
 
 
-def make_ready(tx: Tx, most: int, now: float) -> int:
+def make_ready(
+    tx: Tx, most: int, now: float, has_start_hooks: Callable[[str], bool] | None = None
+) -> int:
     """Let anybody take runs that have no start hooks to be asked."""
-    found = [row.seq for row in tx.execute(_STARTING, {"most": most})]
+    rows = tx.execute(_TO_START, {"most": most}).all()
+    found = [row.seq for row in rows if not (has_start_hooks and has_start_hooks(row.agent_name))]
     if found:
         query = update(runs).where(runs.c.seq.in_(found), runs.c.worker_id.is_(None))
         tx.execute(query.values(phase="ready", ready_at=now, updated_at=now))
@@ -308,15 +425,14 @@ def cancels_of(reads: Reads, worker_id: str) -> list[tuple[str, str]]:
     return [(row.run_id, row.cancel) for row in reads.execute(query)]
 
 
-def orphans(reads: Reads, now: ColumnElement[float], but: str, most: int = 100) -> list[Row]:
-    """Give the runs whose worker has lost its lease, or is gone; `but` one that asks is not."""
-    alive = select(workers.c.worker_id).where(workers.c.expires_at > now)
+def orphans(reads: Reads, dead: Sequence[str], but: str, most: int = 100) -> list[Row]:
+    """Give the runs whose worker is `dead`, or is gone; `but` one that asks is not."""
     query = (
         select(runs)
         .where(
             runs.c.worker_id.is_not(None),
             runs.c.worker_id != but,
-            runs.c.worker_id.not_in(alive),
+            or_(runs.c.worker_id.in_([*dead]), runs.c.worker_id.not_in(_KNOWN_WORKERS)),
         )
         .limit(most)  # in no order: for one, SQLite would go through all runs there ever were
         .with_for_update(skip_locked=True)
@@ -375,12 +491,12 @@ def counts(reads: Reads) -> dict[str, int]:
     return {row[0]: row[1] for row in reads.execute(query)}
 
 
-def held_among(reads: Reads, worker_id: str, run_ids: Sequence[str]) -> set[str]:
-    """Tell which of some runs a worker still holds."""
+def held_attempts(reads: Reads, worker_id: str, run_ids: Sequence[str]) -> dict[str, int]:
+    """Return those of some runs that a worker still holds, and in which attempt."""
     if not run_ids:
-        return set()
+        return {}
     found = reads.execute(_HELD_AMONG, {"worker": worker_id, "ids": [*run_ids]})
-    return {row.run_id for row in found}
+    return {row.run_id: row.attempt for row in found}
 
 
 def change_if(tx: Tx, run_id: str, fence: Mapping[str, Any], /, **values: Any) -> bool:

@@ -74,6 +74,10 @@ ASKED = text("status = 'open'")
 QUEUED = text("phase = 'queued'")
 SCHEDULED = text("phase = 'scheduled'")
 OWED = text("status = 'owed' AND worker_id IS NULL")
+LAST_CHANCE = 2
+"""How many processes have died of a run or delivery, perhaps, before it is carried out alone."""
+SUSPECTED = text(f"worker_id IS NULL AND ended_at IS NULL AND lost >= {LAST_CHANCE}")
+SUSPECTED_DELIVERY = text(f"{OWED.text} AND lost >= {LAST_CHANCE}")
 
 
 def _partial(name: str, *columns: Any, where: str | TextClause, unique: bool = False) -> Index:
@@ -96,6 +100,8 @@ assistants = Table(
     Column("version", Integer, nullable=False),
     Column("created_at", Double, nullable=False, index=True),
     Column("updated_at", Double, nullable=False),
+    Column("stored_bytes", Number),  # of all its versions
+    Index("assistants_bytes_of_owner", "owner", "stored_bytes"),
 )
 
 assistant_versions = Table(
@@ -132,12 +138,14 @@ threads = Table(
     Column("ttl_minutes", Double),
     Column("ttl_strategy", String),
     Column("expires_at", Double),
+    Column("stored_bytes", Number),  # of its metadata, and of state that requests wrote
     Index("threads_by_owner", "owner", "created_at"),
     Index("threads_by_creation", "created_at", "thread_id"),
     Index("threads_by_update", "updated_at", "thread_id"),
     Index("threads_by_owner_update", "owner", "updated_at"),
     Index("threads_by_status", "status", "updated_at"),
     Index("threads_by_metadata", "metadata", postgresql_using="gin").ddl_if("postgresql"),
+    _partial("threads_bytes_of_owner", "owner", "stored_bytes", where="stored_bytes IS NOT NULL"),
     _partial("threads_expiring", "expires_at", where="expires_at IS NOT NULL"),
 )
 
@@ -186,6 +194,7 @@ runs = Table(
     Column("ready_at", Double),
     Column("heard", Integer),  # how many events its runner has told in this attempt
     Column("reported_by", String),  # the lease under which a runner said what came of it
+    Column("stored_bytes", Number),  # of what it was given, told and came to
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
     Column("started_at", Double),
@@ -204,7 +213,10 @@ runs = Table(
     _partial("runs_queued", "thread_id", "seq", where=QUEUED),
     _partial("runs_scheduled", "due_at", where=SCHEDULED),
     _partial("runs_held", "worker_id", where="worker_id IS NOT NULL"),
+    _partial("runs_suspected", "seq", where=SUSPECTED),
     _partial("runs_live", "seq", where="ended_at IS NULL"),
+    _partial("runs_live_of_owner", "owner", where="ended_at IS NULL"),
+    Index("runs_bytes_of_owner", "owner", "stored_bytes"),
     _partial("runs_live_of_thread", "thread_id", "seq", where="ended_at IS NULL"),
     _partial("runs_ended", "ended_at", where="ended_at IS NOT NULL"),
 )
@@ -229,12 +241,14 @@ hook_records = Table(
     Column("thread_id", String),
     Column("owner", String),
     Column("worker_id", String),  # the process that called the hook
+    Column("call_id", String),  # the same in the start and the ending of one call
     Column("point", String, nullable=False),
     Column("hook", String, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("record", Packed, nullable=False),
     Index("records_of_run", "run_id", "seq"),
     Index("records_by_age", "created_at"),
+    _partial("records_one_ending", "call_id", where="event_type <> 'hook_start'", unique=True),
 )
 
 deliveries = Table(
@@ -247,12 +261,14 @@ deliveries = Table(
     Column("payload", Packed, nullable=False),
     Column("status", String, nullable=False),  # owed, done, dead
     Column("attempts", Integer, nullable=False),
+    Column("lost", Integer, nullable=False, server_default="0"),  # processes that died with it
     Column("due_at", Double, nullable=False),
     Column("worker_id", String),
     Column("last_error", Told),
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
     _partial("deliveries_owed", "due_at", where=OWED),
+    _partial("deliveries_suspected", "due_at", where=SUSPECTED_DELIVERY),
     _partial("deliveries_held", "worker_id", where="worker_id IS NOT NULL"),
     _partial("deliveries_ended", "ended_at", where="ended_at IS NOT NULL"),
 )
@@ -266,8 +282,18 @@ workers = Table(
     Column("kind", String, nullable=False, server_default="server"),  # or runner
     Column("owner", String),  # whose key a runner has
     Column("told", Packed),  # what a runner says of itself: name, capacity, tags, agents
+    Column("server_id", String),  # the server that has heard a runner last
     Column("started_at", Double, nullable=False),
+    Column("renewed_at", Double),
     Column("expires_at", Double, nullable=False),
+)
+
+writers = Table(
+    "writers",
+    metadata,
+    Column("writer_id", String, primary_key=True),
+    Column("batch", Number, nullable=False),  # the number of its last one that was committed
+    Column("entered_at", Double, nullable=False),
 )
 
 sessions = Table(
@@ -298,6 +324,8 @@ agents = Table(
     Column("blueprint", Packed),  # none: the agent is a file's, and only switched here
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
+    Column("stored_bytes", Number),  # of all its versions
+    Index("agents_bytes_of_owner", "owner", "stored_bytes"),
 )
 
 agent_versions = Table(
@@ -318,6 +346,13 @@ named_hooks = Table(
     Column("definition", Packed, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
+)
+
+agent_set = Table(  # one row
+    "agent_set",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("version", Number, nullable=False),  # raised by every change of agents or named hooks
 )
 
 approvals = Table(
@@ -370,6 +405,7 @@ crons = Table(
     Column("thread_id", String, index=True),
     Column("owner", String),
     Column("user", Packed),
+    Column("key_id", String),  # of who made or last changed it
     Column("schedule", String, nullable=False),
     Column("timezone", String),
     Column("enabled", Boolean, nullable=False),
@@ -378,11 +414,27 @@ crons = Table(
     Column("metadata", Searched, nullable=False),
     Column("next_run_at", Double),
     Column("occurrence", Double),  # the time for which a run is being asked for
+    Column("lost", Integer, nullable=False, server_default="0"),  # processes that died asking
     Column("end_at", Double),
     Column("last_error", Told),
     Column("created_at", Double, nullable=False, index=True),
     Column("updated_at", Double, nullable=False),
+    Column("stored_bytes", Number),
+    Index("crons_bytes_of_owner", "owner", "stored_bytes"),
     _partial("crons_due", "next_run_at", where="enabled AND next_run_at IS NOT NULL"),
+)
+
+store_items = Table(  # of LangGraph's store, which knows neither owners nor sizes
+    "store_items",
+    metadata,
+    Column("namespace", String, primary_key=True),
+    Column("key", String, primary_key=True),
+    Column("owner", String, nullable=False),  # who has put it there last
+    Column("stored_bytes", Number, nullable=False),
+    Column("ttl_seconds", Double),
+    Column("look_at", Double),  # when it may have expired
+    Index("store_items_bytes_of_owner", "owner", "stored_bytes"),
+    _partial("store_items_expiring", "look_at", where="look_at IS NOT NULL"),
 )
 
 api_keys = Table(

@@ -77,6 +77,13 @@ def change(tx: Tx, thread_id: str, **values: Any) -> bool:
     return bool(_CHANGE.run(tx, {**values, "changed_thread": thread_id}).rowcount)
 
 
+def add_bytes(tx: Tx, thread_id: str, more: int) -> None:
+    """Count more, or less, for what is stored of a thread."""
+    stored = func.coalesce(threads.c.stored_bytes, 0) + more
+    query = update(threads).where(threads.c.thread_id == thread_id)
+    tx.execute(query.values(stored_bytes=stored))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """Which threads: all that is said has to hold.
@@ -130,6 +137,12 @@ def expired(reads: Reads, now: float, most: int = 100) -> list[Row]:
     """Give threads whose time to live is over; one that has a run to come lives on."""
     query = select(threads).where(threads.c.expires_at <= now, _IS_FREE)
     return all_of(reads, query.order_by(threads.c.expires_at).limit(most))
+
+
+def session_ids(reads: Reads, thread_ids: Sequence[str]) -> list[str]:
+    """Return the sessions that threads belong to."""
+    query = select(threads.c.session_id).where(threads.c.thread_id.in_([*thread_ids]))
+    return [each for each in reads.execute(query).scalars() if each is not None]
 
 
 def remove(tx: Tx, thread_ids: Sequence[str]) -> int:

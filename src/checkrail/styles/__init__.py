@@ -4,9 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from checkrail.styles.agent_status import LIVE, AgentEvent, AgentStatus, Live
+    from checkrail.engine.event import LIVE
+    from checkrail.styles.agent_status import AgentEvent, AgentStatus, Live
     from checkrail.styles.decorators import Hooks
     from checkrail.styles.fluent import HookDecision, On, on
+    from checkrail.styles.hook_chain import HookChain, load_hooks_from_config
     from checkrail.styles.hook_context import HookContext, HookEvent
     from checkrail.styles.proxy import adapt, is_proxy_hook
     from checkrail.styles.run_context import RunContext
@@ -16,6 +18,7 @@ _HOME = {
     "LIVE": "agent_status",
     "AgentEvent": "agent_status",
     "AgentStatus": "agent_status",
+    "HookChain": "hook_chain",
     "HookContext": "hook_context",
     "HookDecision": "fluent",
     "HookEvent": "hook_context",
@@ -26,6 +29,7 @@ _HOME = {
     "RunHooks": "run_hooks",
     "adapt": "proxy",
     "is_proxy_hook": "proxy",
+    "load_hooks_from_config": "hook_chain",
     "on": "fluent",
 }
 
@@ -33,6 +37,7 @@ __all__ = [
     "LIVE",
     "AgentEvent",
     "AgentStatus",
+    "HookChain",
     "HookContext",
     "HookDecision",
     "HookEvent",
@@ -43,6 +48,7 @@ __all__ = [
     "RunHooks",
     "adapt",
     "is_proxy_hook",
+    "load_hooks_from_config",
     "on",
 ]
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from checkrail.engine.errors import InvalidOutcomeError
-from checkrail.engine.event import Event
+from checkrail.engine.event import LIVE, Event
 from checkrail.engine.frozen import freeze, thaw
 from checkrail.engine.points import HookPoint
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall, ToolResult
-
-LIVE = "checkrail.live"
-"""Where an agent loop puts its `Live` state in an event's metadata."""
 
 
 class AgentEvent(StrEnum):
@@ -30,7 +27,10 @@ class AgentEvent(StrEnum):
 
 
 class Live:
-    """The state of one run of an agent loop, handed on as it is: effects act on it."""
+    """The state of one run of an agent loop, handed on as it is: effects act on it.
+
+    `history` is the conversation, or a function that returns it for the value at a point.
+    """
 
     __slots__ = ("agent", "flags", "history")
 
@@ -38,7 +38,7 @@ class Live:
         self,
         agent: Any = None,
         flags: dict[str, Any] | None = None,
-        history: Sequence[Any] = (),
+        history: Sequence[Any] | Callable[[Any], Sequence[Any]] = (),
     ) -> None:
         self.agent = agent
         self.flags: dict[str, Any] = {} if flags is None else flags
@@ -72,23 +72,22 @@ _EVENTS = {
 }
 
 
-def status_of(event: Event[Any]) -> AgentStatus:
-    """Tell how an agent stands at an event."""
+def status_of(event: Event[Any], history: Sequence[Any] | None = None) -> AgentStatus:
+    """Return how an agent stands at an event; `history` is its conversation, if it was read."""
     live = _live(event)
     status = AgentStatus(
         event=_EVENTS.get(event.point, event.point),
         agent=live.agent,
         iteration=event.iteration,
-        conversation_history=thaw(_history(event)),
+        conversation_history=thaw(history_of(event) if history is None else history),
         flags=live.flags,
     )
     _fill(status, event.value)
     return status
 
 
-def appended(status: AgentStatus, event: Event[Any]) -> Sequence[Mapping[str, Any]]:
-    """Give the messages that were added to a status's conversation."""
-    known = _history(event)
+def appended(status: AgentStatus, known: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the messages that were added to a status's conversation, of which these are known."""
     now = status.conversation_history
     if now[: len(known)] != known:
         raise InvalidOutcomeError(
@@ -103,10 +102,11 @@ def _live(event: Event[Any]) -> Live:
     return live if isinstance(live, Live) else Live()
 
 
-def _history(event: Event[Any]) -> list[Any]:
+def history_of(event: Event[Any]) -> list[Any]:
+    """Return the conversation at an event: what is sent, or what the agent loop has so far."""
     value = event.value
-    told = value.messages if isinstance(value, ModelRequest) else _live(event).history
-    return freeze(list(told))  # type: ignore[no-any-return]
+    found = value.messages if isinstance(value, ModelRequest) else _live(event).history
+    return freeze(list(found(value) if callable(found) else found))  # type: ignore[no-any-return]
 
 
 def _fill(status: AgentStatus, value: Any) -> None:

@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
 
-from checkrail.engine.event import Event
 from checkrail.engine.hook import HookSpec, declare
 from checkrail.engine.outcomes import Outcome
 from checkrail.engine.registry import HookRegistry
-from checkrail.engine.values import (
-    AgentResponse,
-    AssistantMessage,
-    InboundMessage,
-    ModelRequest,
-    OutboundMessage,
-    RunError,
-    RunResult,
-    Session,
-    ToolCall,
-    ToolResult,
-)
 from checkrail.styles.fluent import On, on
 
 if TYPE_CHECKING:
+    from checkrail.engine.values import RunError, RunResult, Session
+    from checkrail.styles import decorator_types as types
     from checkrail.styles.options import DecoratorOptions, RegistryOptions
 
 Answer = Outcome | None | Awaitable[Outcome | None]
 
-V = TypeVar("V")
-A = TypeVar("A", bound=Answer)
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Answer])
 
 
-class At(Generic[V]):
+class At:
     """Registers functions at one point; called with options, it keeps them for the function."""
 
     def __init__(self, registry: HookRegistry, point: str, options: DecoratorOptions) -> None:
@@ -42,12 +30,6 @@ class At(Generic[V]):
         self._point = point
         self._options = options
 
-    @overload
-    def __call__(self, fn: Callable[[Event[V], V], A], /) -> Callable[[Event[V], V], A]: ...
-    @overload
-    def __call__(self, fn: Callable[[Event[V]], A], /) -> Callable[[Event[V]], A]: ...
-    @overload
-    def __call__(self, /, **options: Unpack[DecoratorOptions]) -> At[V]: ...
     def __call__(self, fn: Any = None, /, **options: Any) -> Any:
         """Register a function and give it back unchanged, or take options for the next one."""
         options = {**self._options, **options}
@@ -57,8 +39,8 @@ class At(Generic[V]):
         return fn
 
 
-class Decorator(Generic[V]):
-    """Declares the decorator of the point that it is named after."""
+class Decorator(Generic[T]):
+    """Declares the decorator of the point that it is named after; `T` is what that accepts."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._point = name
@@ -66,9 +48,9 @@ class Decorator(Generic[V]):
     @overload
     def __get__(self, hooks: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, hooks: Hooks, owner: type) -> At[V]: ...
-    def __get__(self, hooks: Hooks | None, owner: type) -> Self | At[V]:
-        return self if hooks is None else At(hooks.registry, self._point, {})
+    def __get__(self, hooks: Hooks, owner: type) -> T: ...
+    def __get__(self, hooks: Hooks | None, owner: type) -> Self | T:
+        return self if hooks is None else cast("T", At(hooks.registry, self._point, {}))
 
 
 class Hooks:
@@ -77,34 +59,34 @@ class Hooks:
     They go to `registry`, a new one unless it is given.
     """
 
-    on_session_start = Decorator[Session]()
-    before_inbound = Decorator[InboundMessage]()
-    before_run = Decorator[Any]()
-    on_run_start = Decorator[Any]()
-    before_llm_call = Decorator[ModelRequest]()
-    after_llm_call = Decorator[AssistantMessage]()
-    before_tool_call = Decorator[ToolCall]()
-    after_tool_call = Decorator[ToolResult]()
-    on_tool_error = Decorator[ToolResult]()
-    before_final_response = Decorator[AssistantMessage]()
-    query_end = Decorator[AgentResponse | None]()
-    on_result = Decorator[Any]()
-    before_outbound = Decorator[OutboundMessage]()
-    after_run = Decorator[RunResult]()
-    on_run_error = Decorator[RunError]()
-    on_session_end = Decorator[Session]()
+    on_session_start: Decorator[types.Opening] = Decorator()
+    before_inbound: Decorator[types.Receiving] = Decorator()
+    before_run: Decorator[types.Admitting] = Decorator()
+    on_run_start: Decorator[types.Starting] = Decorator()
+    before_llm_call: Decorator[types.BeforeModel] = Decorator()
+    after_llm_call: Decorator[types.AfterModel] = Decorator()
+    before_tool_call: Decorator[types.BeforeTool] = Decorator()
+    after_tool_call: Decorator[types.AfterTool] = Decorator()
+    on_tool_error: Decorator[types.AfterTool] = Decorator()
+    before_final_response: Decorator[types.AfterModel] = Decorator()
+    query_end: Decorator[types.Ending] = Decorator()
+    on_result: Decorator[types.Resulting] = Decorator()
+    before_outbound: Decorator[types.Sending] = Decorator()
+    after_run: Decorator[types.Watching[RunResult]] = Decorator()
+    on_run_error: Decorator[types.Watching[RunError]] = Decorator()
+    on_session_end: Decorator[types.Watching[Session]] = Decorator()
 
-    pre_request = Decorator[ModelRequest]()
-    post_response = Decorator[AssistantMessage]()
-    pre_tool_call = Decorator[ToolCall]()
-    before_tool_execution = Decorator[ToolCall]()
-    on_tool_call = Decorator[ToolCall]()
-    post_tool_call = Decorator[ToolResult]()
-    after_tool_execution = Decorator[ToolResult]()
-    transform_response = Decorator[AssistantMessage]()
-    on_error = Decorator[RunError]()
-    on_run_finish = Decorator[RunResult | RunError]()
-    on_timeout = Decorator[RunError]()
+    pre_request: Decorator[types.BeforeModel] = Decorator()
+    post_response: Decorator[types.AfterModel] = Decorator()
+    pre_tool_call: Decorator[types.BeforeTool] = Decorator()
+    before_tool_execution: Decorator[types.BeforeTool] = Decorator()
+    on_tool_call: Decorator[types.BeforeTool] = Decorator()
+    post_tool_call: Decorator[types.AfterTool] = Decorator()
+    after_tool_execution: Decorator[types.AfterTool] = Decorator()
+    transform_response: Decorator[types.AfterModel] = Decorator()
+    on_error: Decorator[types.Watching[RunError]] = Decorator()
+    on_run_finish: Decorator[types.Watching[RunResult | RunError]] = Decorator()
+    on_timeout: Decorator[types.Watching[RunError]] = Decorator()
 
     def __init__(
         self,

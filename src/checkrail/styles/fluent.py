@@ -6,11 +6,11 @@ import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from checkrail.engine.errors import HookRefusedError, suggestion
 from checkrail.engine.event import Event
-from checkrail.engine.hook import HookSpec, declare
+from checkrail.engine.hook import FailureKind, HookSpec, OnError, declare
 from checkrail.engine.outcomes import (
     UNSET,
     Ask,
@@ -24,15 +24,25 @@ from checkrail.engine.outcomes import (
 )
 from checkrail.engine.points import CONTRACTS, Decision, Lane, places
 from checkrail.engine.registry import HookRegistry
-from checkrail.styles.agent_status import AgentStatus, appended, status_of
+from checkrail.styles.agent_status import AgentStatus, appended, history_of, status_of
 
 if TYPE_CHECKING:
     from checkrail.engine.options import HookOptions
 
 HookDecision = Decision
+DecisionName = Literal["continue", "block", "ask", "retry", "replace", "stop", "fail"]
 
 Condition = Callable[[AgentStatus], bool | Awaitable[bool]]
 Effect = Callable[[AgentStatus], object]
+
+REFUSING = frozenset({Decision.BLOCK, Decision.FAIL, Decision.ASK, Decision.RETRY})
+"""What lets nothing pass: a hook that says so and fails must not let it pass either."""
+
+CLOSED: Mapping[FailureKind, OnError] = {
+    "error": "block",
+    "timeout": "block",
+    "unreachable": "block",
+}
 
 TAKES_VALUE = frozenset({Decision.CONTINUE, Decision.REPLACE, Decision.STOP})
 NEEDS_VALUE = frozenset({Decision.REPLACE, Decision.STOP})
@@ -53,7 +63,7 @@ class On:
 
     def handle(
         self,
-        decision: Decision | str = Decision.CONTINUE,
+        decision: Decision | DecisionName = Decision.CONTINUE,
         value: Any = UNSET,
         effects: Iterable[Effect] = (),
         *,
@@ -68,6 +78,7 @@ class On:
         """
         act = _Act(_decision(name or self.point, decision), value, tuple(effects), reason)
         label = name or self._label(act)
+        act.check_allowed(label, self.point)
         act.check(label)
         _check_callables(label, (*self.conditions, *act.effects))
         if act.effects and options.get("stream", "whole") != "whole":
@@ -77,6 +88,8 @@ class On:
             options.setdefault("lane", Lane.OBSERVE)
         if "when" in options:
             raise HookRefusedError(label, "it has a `when` option", "Say it with .when(condition)")
+        if act.decision in REFUSING and not options.keys() & {"on_error", "failure_mode"}:
+            options["on_error"] = CLOSED
         options["source"] = options.get("source") or _caller()
         options["decisions"] = frozenset({act.decision})
         options["when"] = self._condition()
@@ -116,6 +129,14 @@ class _Act:
     effects: tuple[Any, ...]
     reason: str
 
+    def check_allowed(self, name: str, point: str) -> None:
+        """Raise if a point does not allow the decision, whatever else is right or wrong."""
+        for place in places(point):
+            allowed = CONTRACTS[place.point].decisions
+            if self.decision not in allowed:
+                remedy = f"Allowed are: {', '.join(sorted(allowed))}"
+                raise HookRefusedError(name, f"{point} does not allow {self.decision}", remedy)
+
     def check(self, name: str) -> None:
         """Refuse what could never be right."""
         if self.value is UNSET and self.decision in NEEDS_VALUE:
@@ -134,13 +155,14 @@ class _Act:
         """Make the hook."""
 
         async def hook(event: Event[Any]) -> Outcome | None:
-            status = status_of(event)
+            history = history_of(event)
+            status = status_of(event, history)
             for effect in self.effects:
                 await _resolved(effect(status))
             value = self.value
             if callable(value):
                 value = await _resolved(value(status, event.value))
-            return self.outcome(value, appended(status, event))
+            return self.outcome(value, appended(status, history))
 
         return hook
 

@@ -9,6 +9,9 @@
 
 A field set to None is not read. A key that a hook leaves out of a dict is emptied, except for
 those in `KEPT`.
+
+`metadata` is carried from hook to hook of one request. It begins with the client's `metadata`, as
+hooks left it, and what the event carries.
 """
 
 from __future__ import annotations
@@ -20,8 +23,21 @@ from enum import StrEnum
 from typing import Any
 
 from checkrail.engine.errors import InvalidOutcomeError, suggestion
+from checkrail.engine.event import Event, notes_of
 from checkrail.engine.frozen import thaw
-from checkrail.engine.values import ModelRequest, ToolCall, Value
+from checkrail.engine.outcomes import UNSET
+from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall, ToolResult, Value
+
+CLIENT_METADATA = "proxy.client_metadata"
+"""Where a gateway notes the `metadata` of a client's request."""
+
+CARRIED = "proxy.metadata"
+"""Where the metadata that hooks have changed is noted, for the hooks after them."""
+
+STOPPED = "proxy.stop_chain"
+"""Where it is noted that a hook ended the chain."""
+
+HOOK_CONFIG = "hook_config"
 
 KEPT = frozenset({"id", "name", "context", "model", "usage"})
 """What says which call it was, and what it cost, stays with a value unless it is set anew."""
@@ -50,6 +66,41 @@ class HookContext:
     response: dict[str, Any] | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     stop_chain: bool = False
+
+
+def metadata_at(event: Event[Any]) -> dict[str, Any]:
+    """Return the metadata of a context: the client's, the event's, and what hooks made of both."""
+    notes = notes_of(event)
+    client = notes.get(CLIENT_METADATA)
+    if isinstance(event.value, ModelRequest):
+        client = event.value.params.get("metadata", client)
+    own = client if isinstance(client, Mapping) else {}
+    found = {**own, **event.metadata, **notes.get(CARRIED, {})}
+    return {key: thaw(item) for key, item in found.items() if item is not UNSET}
+
+
+def carry_metadata(event: Event[Any], before: Mapping[str, Any], context: HookContext) -> None:
+    """Note what a hook changed in the metadata of its context, for the hooks after it."""
+    after = context.metadata
+    if not isinstance(after, Mapping):
+        raise InvalidOutcomeError(f"ctx.metadata is {type(after).__name__}, not a dict")
+    known = {key: after.get(key, UNSET) for key in before if key != HOOK_CONFIG}
+    changes = {key: item for key, item in known.items() if item is UNSET or item != before[key]}
+    changes |= {key: after[key] for key in after if key not in before and key != HOOK_CONFIG}
+    if changes:
+        notes_of(event).setdefault(CARRIED, {}).update(thaw(changes))
+
+
+def value_in(context: HookContext) -> ModelRequest | AssistantMessage | ToolCall | ToolResult:
+    """Return the value that a context made by hand stands for."""
+    event = HookEvent(context.event)
+    if event is HookEvent.PRE_REQUEST:
+        request = ModelRequest(context.model, context.provider)
+        return _request(context, request)
+    if event is HookEvent.PRE_TOOL_CALL:
+        return returned(context, ToolCall())  # type: ignore[no-any-return]
+    kind = AssistantMessage if event is HookEvent.POST_RESPONSE else ToolResult
+    return returned(context, kind())  # type: ignore[no-any-return]
 
 
 def carried(value: Any) -> dict[str, Any]:

@@ -8,17 +8,27 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from checkrail.engine.binding import is_async_callable
+from checkrail.engine.chain import hook_at_work
 from checkrail.engine.errors import InvalidOutcomeError
-from checkrail.engine.event import Event
+from checkrail.engine.event import Event, notes_of
 from checkrail.engine.frozen import thaw
 from checkrail.engine.outcomes import Continue
 from checkrail.engine.points import HookPoint
-from checkrail.styles.hook_context import HookContext, HookEvent, carried, returned
+from checkrail.styles.hook_context import (
+    HOOK_CONFIG,
+    STOPPED,
+    HookContext,
+    HookEvent,
+    carried,
+    carry_metadata,
+    metadata_at,
+    returned,
+)
 
 __all__ = ["EVENTS", "HookContext", "HookEvent", "HookFn", "adapt", "context_of", "is_proxy_hook"]
 
-HookFn = Callable[[HookContext], HookContext | Awaitable[HookContext]]
-Adapted = Callable[[Event[Any], Any], Any]
+HookFn = Callable[[HookContext], HookContext | Awaitable[HookContext | None] | None]
+Adapted = Callable[[Event[Any]], Any]
 
 EVENTS = {
     HookPoint.BEFORE_LLM_CALL: HookEvent.PRE_REQUEST,
@@ -50,12 +60,18 @@ def is_proxy_hook(fn: Any) -> bool:
 def adapt(fn: HookFn, config: Mapping[str, Any] | None = None) -> Adapted:
     """Make a hook of a proxy hook; a config that it is registered with comes before `config`."""
 
-    def call(event: Event[Any], value: Any) -> Any:
-        answer = fn(context_of(event, config))
-        return _awaited(answer, value) if inspect.isawaitable(answer) else _outcome(answer, value)
+    def call(event: Event[Any]) -> Any:
+        given = context_of(event, config)
+        before = thaw(given.metadata)
+        answer = fn(given)
+        if inspect.isawaitable(answer):
+            return _awaited(answer, event, given, before)
+        return _outcome(answer, event, given, before)
 
-    async def call_async(event: Event[Any], value: Any) -> Continue | None:
-        return _outcome(await fn(context_of(event, config)), value)  # type: ignore[misc]
+    async def call_async(event: Event[Any]) -> Continue | None:
+        given = context_of(event, config)
+        before = thaw(given.metadata)
+        return _outcome(await fn(given), event, given, before)  # type: ignore[misc]
 
     hook: Any = call_async if is_async_callable(fn) else call
     hook.func = fn  # as a partial has it: the name and place of what is called are shown
@@ -65,9 +81,9 @@ def adapt(fn: HookFn, config: Mapping[str, Any] | None = None) -> Adapted:
 def context_of(event: Event[Any], config: Mapping[str, Any] | None = None) -> HookContext:
     """Copy an event into the context that one hook may change."""
     model = event.model or "unknown"
-    metadata = thaw(dict(event.metadata))
+    metadata = metadata_at(event)
     if own := event.config or config:
-        metadata["hook_config"] = thaw(dict(own))
+        metadata[HOOK_CONFIG] = thaw(dict(own))
     return HookContext(
         event=_event_at(event.point),
         model=model,
@@ -96,18 +112,30 @@ def _event_at(point: HookPoint) -> HookEvent:
         ) from None
 
 
-async def _awaited(answer: Awaitable[Any], value: Any) -> Continue | None:
-    return _outcome(await answer, value)
+async def _awaited(
+    answer: Awaitable[Any], event: Event[Any], given: HookContext, before: Mapping[str, Any]
+) -> Continue | None:
+    return _outcome(await answer, event, given, before)
 
 
-def _outcome(answer: Any, value: Any) -> Continue | None:
-    """Read what a hook made of its context."""
+def _outcome(
+    answer: Any, event: Event[Any], given: HookContext, before: Mapping[str, Any]
+) -> Continue | None:
+    """Read what a hook made of its context: of the one that it returned, else of its own."""
+    if answer is None:
+        answer = given
     if not isinstance(answer, HookContext):
         raise InvalidOutcomeError(
             f"it returned {type(answer).__name__}, not the HookContext: end with `return ctx`",
         )
+    value = event.value
     changed = returned(answer, value)
+    bound = hook_at_work()
+    if bound is None or not bound.shadow:
+        carry_metadata(event, before, answer)
     last = bool(answer.stop_chain)
+    if last:
+        notes_of(event)[STOPPED] = True
     if changed is value:
         return Continue(last=True) if last else None
     return Continue(changed, last=last)

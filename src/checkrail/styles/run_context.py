@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkrail.engine.event import NO_CONFIG, Event
+from checkrail.engine.event import NO_CONFIG, ORIGINAL, Event
+from checkrail.engine.points import HookPoint
 from checkrail.engine.values import RunError, RunResult, User, Value
 
 ANONYMOUS = User(identity="anonymous")
@@ -17,8 +18,10 @@ class RunContext(Value):
     """What a run hook is told. Every hook gets all fields; nothing in them can be changed.
 
     The four ids are always texts, empty where the run has none (a stateless run has no thread).
-    `output` and `status` are there after a run, `error` and `error_type` on its error.
-    `extras` holds what the server collected, such as `usage_metadata`.
+    `config` is the run's, with the ids that the server gave it in `configurable`, as graphs find
+    them there. `output` and `status` are there after a run, `error` and `error_type` on its error.
+    `extras` holds what the server collected, such as `usage_metadata`, and after a run the
+    `original_parameters`, as they were before hooks changed them.
     """
 
     run_id: str
@@ -48,10 +51,47 @@ def run_context(event: Event[Any]) -> RunContext:
         assistant_id=event.assistant_id or "",
         graph_id=told.get("graph_id") or event.agent_name or "",
         user=event.user or ANONYMOUS,
-        config=told.get("config") or {},
+        config=_config(event),
         extras=_extras(event),
         **_ending(event.value),
     )
+
+
+def event_fields(ctx: RunContext) -> dict[str, Any]:
+    """Return the fields of an event that a context tells about."""
+    return {
+        "run_id": ctx.run_id or None,
+        "thread_id": ctx.thread_id or None,
+        "assistant_id": ctx.assistant_id or None,
+        "agent_name": ctx.graph_id or None,
+        "user": ctx.user,
+        "metadata": {"config": ctx.config, "graph_id": ctx.graph_id, "extras": ctx.extras},
+    }
+
+
+def value_at(point: HookPoint, ctx: RunContext) -> Any:
+    """Return the value that would flow through a point for a context."""
+    usage = ctx.extras.get("usage_metadata")
+    if point is HookPoint.AFTER_RUN:
+        return RunResult(ctx.status or "success", ctx.output, ctx.input, usage)
+    if point is HookPoint.ON_RUN_ERROR:
+        return RunError("error", ctx.error, ctx.error_type, ctx.input, usage)
+    return ctx.input
+
+
+def _config(event: Event[Any]) -> Mapping[str, Any]:
+    given: Mapping[str, Any] = event.metadata.get("config") or {}
+    ids = {
+        "thread_id": event.thread_id,
+        "run_id": event.run_id,
+        "assistant_id": event.assistant_id,
+        "graph_id": event.metadata.get("graph_id") or event.agent_name,
+        "langgraph_auth_user_id": event.user and event.user.identity,
+    }
+    known = {name: found for name, found in ids.items() if found}
+    if not known:
+        return given
+    return {**given, "configurable": {**(given.get("configurable") or {}), **known}}
 
 
 def _ending(value: Any) -> dict[str, Any]:
@@ -63,8 +103,12 @@ def _ending(value: Any) -> dict[str, Any]:
 
 
 def _extras(event: Event[Any]) -> Mapping[str, Any]:
-    told: Mapping[str, Any] = event.metadata.get("extras") or {}
+    told: dict[str, Any] = {**(event.metadata.get("extras") or {})}
     value = event.value
-    if isinstance(value, (RunResult, RunError)) and value.usage:
-        return {**told, "usage_metadata": value.usage}
+    if not isinstance(value, (RunResult, RunError)):
+        return told
+    if value.usage:
+        told["usage_metadata"] = value.usage
+    if ORIGINAL in event.metadata:
+        told[ORIGINAL] = event.metadata[ORIGINAL]
     return told

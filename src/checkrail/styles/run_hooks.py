@@ -5,19 +5,21 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, overload
 
 from checkrail.engine.binding import is_async_callable
 from checkrail.engine.errors import HookRefusedError
 from checkrail.engine.event import Event
 from checkrail.engine.hook import HookSpec, declare
-from checkrail.engine.outcomes import Outcome, RejectRun
-from checkrail.engine.points import HookPoint, Lane
+from checkrail.engine.outcomes import Outcome, Reject, RejectRun
+from checkrail.engine.points import ALIASES, Decision, HookPoint
 from checkrail.engine.registry import HookRegistry
-from checkrail.styles.run_context import RunContext, run_context
+from checkrail.styles.run_context import RunContext, event_fields, run_context, value_at
 
 if TYPE_CHECKING:
+    from checkrail.engine.verdict import Verdict
     from checkrail.styles.options import RunHookOptions
 
 log = logging.getLogger("checkrail")
@@ -39,14 +41,25 @@ class Declared(NamedTuple):
 class RunHooks:
     """Hooks around a run: `@hooks.before_run`, `@hooks.after_run`, `@hooks.on_run_error`.
 
-    They observe and gate: `raise hooks.RejectRun(...)` in `before_run` refuses the run, and what
-    a function returns is ignored.
+    They observe and gate: `raise hooks.RejectRun(...)` in `before_run` refuses the run, and no
+    later function is called. What a function returns is ignored.
     """
 
     RejectRun = RejectRun
 
-    def __init__(self) -> None:
-        self._declared: list[Declared] = []
+    def __init__(self, *sets: RunHooks) -> None:
+        """Make a set of hooks, with those of other sets in it, in their order."""
+        own = [each._declared for each in sets]  # noqa: SLF001 - of its own kind
+        self._declared: list[Declared] = [hook for declared in own for hook in declared]
+
+    if not TYPE_CHECKING:  # a type checker knows what is here
+
+        def __getattr__(self, name: str) -> Any:
+            """Say where the hooks of other points go."""
+            told = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in (*HookPoint, *ALIASES):
+                told += ": it has before_run, after_run and on_run_error. Other points are `Hooks`'"
+            raise AttributeError(told, name=name, obj=self)
 
     @overload
     def before_run(self, fn: H, /) -> H: ...
@@ -54,7 +67,7 @@ class RunHooks:
     def before_run(self, /, **options: Unpack[RunHookOptions]) -> Callable[[H], H]: ...
     def before_run(self, fn: Any = None, /, **options: Any) -> Any:
         """Call a function when a run is requested; one that fails or is late refuses the run."""
-        return self._add(HookPoint.BEFORE_RUN, fn, {"lane": Lane.GATE, **options})
+        return self._add(HookPoint.BEFORE_RUN, fn, options)
 
     @overload
     def after_run(self, fn: H, /) -> H: ...
@@ -74,12 +87,7 @@ class RunHooks:
 
     def specs(self, timeout: float = DEFAULT_RUN_TIMEOUT) -> list[HookSpec]:
         """Give the hooks in the order of their registration, each with a name of its own."""
-        found: dict[str, HookSpec] = {}
-        for declared in self._declared:
-            spec = _spec(declared, timeout)
-            name = _free(spec.name, found)
-            found[name] = dataclasses.replace(spec, name=name)
-        return [*found.values()]
+        return _specs(self._declared, timeout, _adapted)
 
     def register(
         self,
@@ -89,20 +97,96 @@ class RunHooks:
         """Put the hooks into a registry."""
         return [registry.register(spec) for spec in self.specs(timeout)]
 
+    async def fire_before_run(self, ctx: RunContext, timeout: float = DEFAULT_RUN_TIMEOUT) -> None:
+        """Call the `before_run` hooks on a context, as a server does; for unit tests.
+
+        Raise what refuses the run: a hook's `RejectRun`, one with status 504 for a hook that is
+        late, or whatever else a hook raised.
+        """
+        trial = _Trial(ctx)
+        verdict = await trial.fire(HookPoint.BEFORE_RUN, self._declared, timeout)
+        if verdict.decision is not Decision.CONTINUE:
+            raise trial.refusal(verdict)
+
+    async def fire_after_run(self, ctx: RunContext, timeout: float = DEFAULT_RUN_TIMEOUT) -> None:
+        """Call the `after_run` hooks on a context; their errors are logged, not raised."""
+        await _Trial(ctx).fire(HookPoint.AFTER_RUN, self._declared, timeout)
+
+    async def fire_on_run_error(
+        self, ctx: RunContext, timeout: float = DEFAULT_RUN_TIMEOUT
+    ) -> None:
+        """Call the `on_run_error` hooks on a context; their errors are logged, not raised."""
+        await _Trial(ctx).fire(HookPoint.ON_RUN_ERROR, self._declared, timeout)
+
     def _add(self, point: HookPoint, fn: Any, options: Any) -> Any:
         if fn is None:
             return lambda given: self._add(point, given, options)
         declared = Declared(fn, point, options)
-        spec = _spec(declared, DEFAULT_RUN_TIMEOUT)
+        [spec] = _specs([declared], DEFAULT_RUN_TIMEOUT, _adapted)
         _check_parameters(spec.name, fn)
         self._declared.append(declared)
         return fn
 
 
-def _spec(declared: Declared, timeout: float) -> HookSpec:
-    options: Any = {"timeout": timeout, **declared.options}
-    spec = declare(declared.fn, (declared.point,), **options)
-    return dataclasses.replace(spec, fn=_adapted(declared.fn, spec.name))
+class _Trial:
+    """Hooks that the engine calls on a context that somebody made."""
+
+    def __init__(self, ctx: RunContext) -> None:
+        self._ctx = ctx
+        self._raised: dict[str, BaseException] = {}
+
+    async def fire(self, point: HookPoint, hooks: Iterable[Declared], timeout: float) -> Verdict:
+        """Return the verdict of the hooks at a point."""
+        here = [each for each in hooks if each.point is point]
+        registry = HookRegistry()
+        registry.swap(_specs(here, timeout, self._adapt))
+        verdict = await registry.fire(point, value_at(point, self._ctx), **event_fields(self._ctx))
+        await registry.aclose()
+        return verdict
+
+    def refusal(self, verdict: Verdict) -> BaseException:
+        """Return what a hook raised to refuse the run, or a rejection that says the same."""
+        raised = self._raised.get(verdict.hook or "")
+        if isinstance(raised, Reject) or (raised is not None and verdict.code == "hook_error"):
+            return raised
+        return RejectRun(verdict.reason, verdict.status or 500)
+
+    def _adapt(self, fn: Callable[[RunContext], Any], name: str) -> Callable[[Event[Any]], Any]:
+        """Make a hook of a run hook, and note what it raises."""
+
+        def call(ctx: RunContext) -> object:
+            with self._noting(name):
+                answer = fn(ctx)
+            return call_async(ctx, answer) if inspect.isawaitable(answer) else answer
+
+        async def call_async(ctx: RunContext, answer: Any = None) -> object:
+            with self._noting(name):
+                return await (fn(ctx) if answer is None else answer)
+
+        noted = call_async if is_async_callable(fn) else call
+        return _adapted(noted, name, lambda _event: self._ctx)
+
+    @contextmanager
+    def _noting(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._raised[name] = error
+            raise
+
+
+Adapt = Callable[[RunHook, str], Callable[[Event[Any]], Any]]
+"""Makes a hook of a run hook with a name."""
+
+
+def _specs(hooks: Iterable[Declared], timeout: float, adapt: Adapt) -> list[HookSpec]:
+    found: dict[str, HookSpec] = {}
+    for each in hooks:
+        options: Any = {"timeout": timeout, **each.options}
+        spec = declare(each.fn, (each.point,), **options)
+        name = _free(spec.name, found)
+        found[name] = dataclasses.replace(spec, name=name, fn=adapt(each.fn, name))
+    return [*found.values()]
 
 
 def _check_parameters(name: str, fn: RunHook) -> None:
@@ -126,18 +210,22 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return free
 
 
-def _adapted(fn: Callable[[RunContext], Any], name: str) -> Callable[[Event[Any]], Any]:
+def _adapted(
+    fn: Callable[[RunContext], Any],
+    name: str,
+    context_of: Callable[[Event[Any]], RunContext] = run_context,
+) -> Callable[[Event[Any]], Any]:
     """Make a hook of a run hook: it gets the context alone, and never says anything."""
 
     def call(event: Event[Any]) -> Awaitable[None] | None:
-        answer = fn(run_context(event))
+        answer = fn(context_of(event))
         if inspect.isawaitable(answer):
             return _awaited(answer, name)
         _ignored(answer, name)
         return None
 
     async def call_async(event: Event[Any]) -> None:
-        _ignored(await fn(run_context(event)), name)
+        _ignored(await fn(context_of(event)), name)
 
     return call_async if is_async_callable(fn) else call
 

@@ -7,7 +7,9 @@ import threading
 from pathlib import Path
 from typing import IO, Any, Self
 
+from checkrail.engine.containment import ends_process
 from checkrail.engine.records import HookRecord
+from checkrail.private_files import make_private_file, warn_of_readers
 
 VALUES = ("before", "after")
 
@@ -44,7 +46,11 @@ class JsonLinesSink:
 
 
 def _opened(path: str | Path) -> IO[str]:
-    return Path(path).open("a", encoding="utf-8")
+    """Open a file that records are added to: what they tell is for its owner alone."""
+    file = Path(path)
+    if not make_private_file(file) and file.is_file():
+        warn_of_readers(file)
+    return file.open("a", encoding="utf-8")
 
 
 def line_of(record: HookRecord) -> str:
@@ -53,7 +59,9 @@ def line_of(record: HookRecord) -> str:
     try:
         told = record.wire()
         return _dumped(told)
-    except Exception as error:  # noqa: BLE001 - values are the user's, and may do anything
+    except BaseException as error:
+        if ends_process(error):
+            raise
         unsaid = {name: f"<{type(error).__name__}>" for name in VALUES if name in told}
         return _dumped(told | (unsaid or {"unserialisable": f"<{type(error).__name__}>"}))
 

@@ -44,6 +44,12 @@ class PrometheusSink:
                 ("point", "hook", "kind"),
                 registry=into,
             )
+            self._overruns = prometheus_client.Counter(
+                "checkrail_hook_overruns_total",
+                "Hook calls that held the event loop for longer than their timeout",
+                ("point", "hook"),
+                registry=into,
+            )
             self._durations = prometheus_client.Histogram(
                 "checkrail_hook_duration_seconds",
                 "How long hook calls took",
@@ -64,5 +70,7 @@ class PrometheusSink:
         self._durations.labels(*at).observe((record.duration_ms or 0.0) / 1000)
         if record.decision is not None:
             self._decisions.labels(*at, str(record.decision), str(record.shadow).lower()).inc()
+        if record.overran and record.failure is None:
+            self._overruns.labels(*at).inc()
         if record.failure is not None:
             self._failures.labels(*at, record.failure).inc()

@@ -29,14 +29,10 @@ class Provider:
     name: str
     wire: Wire
     model: type[OpenAIModel | AnthropicModel]
-    answered: str
-    """The stop reason of an answer."""
-    calls: str
-    """The stop reason of tool calls."""
 
 
-OPENAI = Provider("openai", OpenAIWire(), OpenAIModel, "stop", "tool_calls")
-ANTHROPIC = Provider("anthropic", AnthropicWire(), AnthropicModel, "end_turn", "tool_use")
+OPENAI = Provider("openai", OpenAIWire(), OpenAIModel)
+ANTHROPIC = Provider("anthropic", AnthropicWire(), AnthropicModel)
 
 Serve = Callable[..., Endpoint]
 Ask = Callable[..., Any]

@@ -260,7 +260,7 @@ async def test_a_stream_is_over_when_it_says_so(serve, model_at):
     text = block(0, {"type": "text", "text": "Hi"})
     endpoint = serve(events(START, *text, {"type": "message_stop"}), events(START, *text, END))
     model = model_at(endpoint)
-    for stop in (None, "end_turn"):
+    for stop in (None, "stop"):
         answer = (await asked(model, "stream")).message
         assert (answer.content, answer.stop_reason) == ("Hi", stop)
         assert answer.usage is None

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -48,8 +49,15 @@ class Provider(BaseChatModel):
                 raise piece
             if isinstance(piece, float):
                 await asyncio.sleep(piece)
+            elif isinstance(piece, asyncio.Event):
+                await self._swallow_cancellation(piece)
             else:
                 yield ChatGenerationChunk(message=piece)
+
+    async def _swallow_cancellation(self, waiting):
+        waiting.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
 
     def _reply(self, messages, kwargs):
         self.asked.append({"model": self.model, "messages": messages, **kwargs})
@@ -287,6 +295,16 @@ async def test_a_stream_can_be_left_and_a_call_cancelled():
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await streamed(model, request())
+
+
+async def test_a_cancellation_that_a_stream_swallows_gets_through():
+    waiting = asyncio.Event()
+    chat = provider([AIMessageChunk("Su"), waiting, AIMessageChunk("nny."), 60.0])
+    task = asyncio.create_task(streamed(LangChainModel(chat), request()))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 10)
 
 
 async def test_the_last_thing_in_a_stream_is_the_answer_and_nothing_else_is():

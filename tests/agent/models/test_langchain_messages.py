@@ -8,7 +8,12 @@ from langchain_core.messages import (
 )
 
 from checkrail.agent.messages import assistant_message, text_of
-from checkrail.agent.models.langchain_messages import langchain_messages, read_answer, usage_of
+from checkrail.agent.models.langchain_messages import (
+    langchain_messages,
+    read_answer,
+    read_text,
+    usage_of,
+)
 from checkrail.engine.frozen import freeze
 
 CALL = {
@@ -85,7 +90,22 @@ def test_an_answer_is_read_with_its_calls_tokens_and_stop_reason():
 
 @pytest.mark.parametrize("name", ["finish_reason", "stop_reason", "stopReason", "done_reason"])
 def test_the_stop_reason_is_found_by_whatever_name_a_provider_gives_it(name):
-    assert read_answer([AIMessage("", response_metadata={name: "end"})], "m").stop_reason == "end"
+    found = read_answer([AIMessage("", response_metadata={name: "MAX_TOKENS"})], "m")
+    assert found.stop_reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("details", "ours"),
+    [
+        ({"reason": "max_output_tokens"}, "length"),
+        ({"reason": "content_filter"}, "content_filter"),
+        ({"reason": 7}, "incomplete"),
+        (None, "incomplete"),
+    ],
+)
+def test_an_incomplete_answer_says_why(details, ours):
+    told = {"status": "incomplete", "incomplete_details": details}
+    assert read_answer([AIMessage("So lo", response_metadata=told)], "m").stop_reason == ours
 
 
 def test_without_metadata_the_model_is_the_one_that_was_asked():
@@ -161,6 +181,36 @@ def test_tokens_are_added_up_over_the_chunks():
 def test_a_refusal_is_what_the_answer_says():
     found = read_answer([AIMessage("", additional_kwargs={"refusal": "I will not."})], "m")
     assert (found.content, found.stop_reason) == ("I will not.", "refusal")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"type": "refusal", "refusal": "I will not."},
+        {"type": "non_standard", "value": {"type": "refusal", "refusal": "I will not."}},
+    ],
+)
+def test_a_refusal_in_a_part_is_text(refusal):
+    said = {"type": "text", "text": "No. "}
+    found = read_answer([AIMessage([refusal])], "m")
+    assert (found.content, found.stop_reason) == ("I will not.", "refusal")
+    found = read_answer([AIMessage([said, refusal])], "m")
+    assert (found.content, found.stop_reason) == ("No. I will not.", "refusal")
+    assert read_text(AIMessageChunk([refusal])) == "I will not."
+
+
+def test_a_refusal_beside_thoughts_is_a_part_of_its_own():
+    thought = {"type": "thinking", "thinking": "Hm."}
+    found = read_answer([AIMessage([thought], additional_kwargs={"refusal": "No."})], "m")
+    assert found.content == [thought, {"type": "text", "text": "No."}]
+
+
+@pytest.mark.parametrize("refusal", [None, "", 7, ["no"]])
+def test_what_is_no_text_is_no_refusal(refusal):
+    found = read_answer([AIMessage("Yes.", additional_kwargs={"refusal": refusal})], "m")
+    assert (found.content, found.stop_reason) == ("Yes.", None)
+    found = read_answer([AIMessage([{"type": "refusal", "refusal": refusal}])], "m")
+    assert found.stop_reason is None
 
 
 def test_parts_that_are_mere_text_are_a_text():

@@ -2,6 +2,7 @@
 
 import pytest
 from langchain_openai import ChatOpenAI
+from openai import DefaultAsyncHttpxClient
 
 from checkrail import Agent, tool
 from checkrail.agent.models.langchain import LangChainModel
@@ -11,6 +12,11 @@ from checkrail.engine.values import ModelRequest
 from .conftest import KEY, Provider, asked
 from .servers.openai_wire import OpenAIWire
 from .servers.replies import Refuse, Say, call, calling
+from .servers.server import PATIENCE
+from .test_openai import (  # noqa: F401 - the same has to hold here
+    test_a_refusal_is_the_text_and_the_stop_reason,
+    test_a_refusal_that_breaks_off_is_no_answer,
+)
 from .test_sdk_answers import (  # noqa: F401 - the same has to hold here
     test_a_provider_that_is_busy_is_asked_again_as_it_says,
     test_a_text_comes_with_its_model_its_usage_and_its_stop_reason,
@@ -20,8 +26,18 @@ from .test_sdk_answers import (  # noqa: F401 - the same has to hold here
     test_no_arguments_at_all_are_an_empty_object,
     test_parallel_tool_calls_stay_apart_and_in_order,
     test_text_may_come_before_tool_calls,
-    test_the_stop_reason_is_the_providers_word,
+    test_the_stop_reason_is_in_our_words,
     test_the_text_of_a_stream_comes_in_pieces_that_add_up,
+)
+from .test_sdk_clients import (  # noqa: F401
+    test_a_closed_model_hangs_up_and_can_be_asked_again,
+    test_a_loop_that_was_just_closed_does_no_harm,
+    test_a_model_can_be_closed_while_its_loop_is_ending,
+    test_loops_side_by_side_do_not_meet,
+    test_many_may_ask_at_once,
+    test_one_loop_has_one_connection,
+    test_one_model_serves_one_event_loop_after_another,
+    test_the_connections_of_a_loop_are_closed_at_its_end,
 )
 from .test_sdk_failures import (  # noqa: F401
     failure,
@@ -30,6 +46,7 @@ from .test_sdk_failures import (  # noqa: F401
     test_a_provider_that_is_not_there_is_unreachable,
     test_a_request_that_cannot_be_written_is_an_error,
     test_a_stream_that_nobody_reads_on_is_hung_up,
+    test_a_stream_without_its_end_is_no_answer,
     test_an_answer_that_breaks_off_is_a_failure_of_the_connection,
     test_an_answer_that_does_not_come_is_a_timeout,
     test_garbage_is_no_answer,
@@ -55,7 +72,7 @@ def chat(name, *, params=None, **options):
 
 @pytest.fixture
 def provider():
-    return Provider("openai", OpenAIWire(), chat, "stop", "tool_calls")
+    return Provider("openai", OpenAIWire(), chat)
 
 
 async def test_the_conversation_is_sent_as_it_is_and_errors_of_tools_as_results(
@@ -135,6 +152,24 @@ async def test_a_refused_request_is_told_with_its_status(failure):  # noqa: F811
     error = await failure(Refuse(404, "no such model"))
     assert (error.kind, error.status) == ("error", 404)
     assert str(error).startswith("openai model 'grand-1' answered 404: ")
+
+
+async def test_a_http_client_of_the_users_is_used_and_stays_open(serve, way):
+    endpoint = serve("one", "two")
+    async with DefaultAsyncHttpxClient(headers={"x-team": "rail"}) as http:
+        model = chat("grand-1", base_url=endpoint.base_url, api_key=KEY, http_async_client=http)
+        await asked(model, way)
+        await model.aclose()
+        assert (await asked(model, way)).message.content == "two"
+    assert endpoint.requests[-1].headers["x-team"] == "rail"
+    assert endpoint.connections == 1
+
+
+def test_an_agent_runs_in_one_event_loop_after_another(serve, model_at):
+    endpoint = serve("one", "two")
+    agent = Agent(model_at(endpoint))
+    assert [agent.run_sync("?").content for _ in range(2)] == ["one", "two"]
+    assert endpoint.idle.wait(PATIENCE)
 
 
 async def test_an_agent_runs_on_it(serve, model_at):

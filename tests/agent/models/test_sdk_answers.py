@@ -13,7 +13,7 @@ async def test_a_text_comes_with_its_model_its_usage_and_its_stop_reason(ask, pr
     assert answer.content == "It is sunny."
     assert answer.tool_calls == []
     assert answer.model.startswith("grand-1-")
-    assert answer.stop_reason == provider.answered
+    assert answer.stop_reason == "stop"
     assert answer.usage["input_tokens"] == 12
     assert answer.usage["output_tokens"] == 7
     assert answer.usage["total_tokens"] == 19
@@ -33,7 +33,7 @@ async def test_a_tool_call_has_its_id_its_name_and_its_arguments(ask, provider):
     answer = await ask(calling(Call("weather", call("", **args).arguments, id="call_77")))
     assert answer.message.tool_calls == [ToolCall("call_77", "weather", args)]
     assert answer.message.content == ""
-    assert answer.message.stop_reason == provider.calls
+    assert answer.message.stop_reason == "tool_calls"
 
 
 async def test_parallel_tool_calls_stay_apart_and_in_order(ask):
@@ -77,11 +77,22 @@ async def test_no_arguments_at_all_are_an_empty_object(ask):
 async def test_an_answer_may_be_empty(ask, provider):
     answer = await ask(Say(""))
     assert answer.message.content == ""
-    assert answer.message.stop_reason == provider.answered
+    assert answer.message.stop_reason == "stop"
 
 
-async def test_the_stop_reason_is_the_providers_word(ask):
-    assert (await ask(Say("So lo", stop="length"))).message.stop_reason == "length"
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("length", "length"),
+        ("max_tokens", "length"),
+        ("stop_sequence", "stop"),
+        ("content_filter", "content_filter"),
+        ("pause_turn", "pause"),
+        ("moon_phase", "moon_phase"),
+    ],
+)
+async def test_the_stop_reason_is_in_our_words(ask, theirs, ours):
+    assert (await ask(Say("So lo", stop=theirs))).message.stop_reason == ours
 
 
 async def test_the_request_decides_what_is_asked_for(serve, model_at, way):

@@ -25,6 +25,9 @@ GARBAGE = {
     "wrong texts": Raw(
         b'{"choices": [{"message": {"content": 7}}], "content": [{"type": "text", "text": 7}]}'
     ),
+    "no message": Raw(
+        b'{"choices": [{"message": null, "finish_reason": "stop"}], "content": null}'
+    ),
     "bytes": Raw(b"\xff\xfe\x00\x01", "application/octet-stream"),
 }
 
@@ -125,6 +128,20 @@ async def test_an_answer_that_breaks_off_is_a_failure_of_the_connection(failure,
     error = await failure(Say("It is sunny in Paris.", ends=ends), timeout=0.2)
     assert error.kind == ("timeout" if ends == "never" else "unreachable")
     assert error.status is None
+    assert "base URL" not in str(error)
+    if ends == "cut":
+        assert "broke off" in str(error)
+        assert "Try again" in str(error)
+
+
+async def test_a_stream_without_its_end_is_no_answer(serve, model_at):
+    text, error = await streamed_until_it_failed(
+        model_at(serve(Say("It is sunny in Paris.", ends="early")))
+    )
+    assert text == "It is sunny in Paris."
+    assert error.kind == "invalid"
+    assert "its stream ended before the answer did. Try again" in str(error)
+    assert "base URL" not in str(error)
 
 
 async def test_a_provider_that_is_not_there_is_unreachable(model_at, way):
@@ -174,7 +191,7 @@ async def streamed_until_it_failed(model) -> tuple[str, ModelError]:
     ("ends", "kind", "words"),
     [
         ("error", "unreachable", "reported an error: The engine fell over"),
-        ("early", "invalid", "gave no valid answer: its stream ended before the answer did"),
+        ("early", "invalid", "broke off: its stream ended before the answer did. Try again"),
         ("cut", "unreachable", "broke off: peer closed connection"),
         ("never", "timeout", "took too long"),
     ],

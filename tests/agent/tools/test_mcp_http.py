@@ -154,3 +154,11 @@ async def test_a_session_goes_on_though_one_of_its_callers_gave_up(http, call):
             await asyncio.wait_for(call(made, "wait"), 0.2)
         pids.add(json.loads(await call(made, "about"))["pid"])
     assert len(pids) == 1
+
+
+async def test_a_server_that_never_answers_costs_what_its_timeout_says():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        source = mcp_http(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", timeout=0.05)
+        with pytest.raises(ToolSourceError, match=r"did not answer within 0\.05 s"):
+            await source.tools()
+        await source.aclose()

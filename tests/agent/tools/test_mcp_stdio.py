@@ -17,11 +17,22 @@ from checkrail.agent.tools import (
     ToolError,
     ToolRefusedError,
     ToolSourceError,
-    mcp_connection,
     mcp_stdio,
 )
 
 SILENT = "import sys; sys.stdin.read()"
+MUTE = """
+import json, sys
+for line in sys.stdin:
+    said = json.loads(line)
+    if said.get("method") == "initialize":
+        result = {
+            "protocolVersion": said["params"]["protocolVersion"],
+            "serverInfo": {"name": "mute", "version": "1"},
+            "capabilities": {"tools": {}},
+        }
+        print(json.dumps({"jsonrpc": "2.0", "id": said["id"], "result": result}), flush=True)
+"""
 
 
 async def test_all_pages_of_the_list_are_read(stdio):
@@ -201,6 +212,18 @@ async def test_a_server_that_cannot_be_used_is_named_with_a_remedy(
     await source.aclose()
 
 
+async def test_a_script_without_its_interpreter_is_named_with_it(tmp_path):
+    script = tmp_path / "server"
+    script.write_text("#!/no/such/python3\n")
+    script.chmod(0o755)
+    source = mcp_stdio(script)
+    with pytest.raises(ToolSourceError) as caught:
+        await source.tools()
+    assert "the interpreter '/no/such/python3' of the script" in caught.value.problem
+    assert "correct the first line" in caught.value.remedy
+    await source.aclose()
+
+
 def test_what_is_no_text_in_the_environment_is_refused_at_once():
     with pytest.raises(ToolSourceError, match="is given NoneType for 'KEY' in env"):
         mcp_stdio("npx", env={"KEY": None})
@@ -211,10 +234,25 @@ def test_a_timeout_that_is_none_is_refused_at_once():
         mcp_stdio("npx", timeout=0)
 
 
-async def test_a_server_that_never_answers_is_given_up(monkeypatch):
-    monkeypatch.setattr(mcp_connection, "ANSWER_SECONDS", 0.05)
-    source = mcp_stdio(sys.executable, "-c", SILENT)
+async def test_a_silent_server_costs_what_its_timeout_says():
+    source = mcp_stdio(sys.executable, "-c", SILENT, timeout=0.05)
+    with pytest.raises(ToolSourceError, match=r"did not answer within 0\.05 s.*its `timeout`"):
+        await source.tools()
+    await source.aclose()
+
+
+@pytest.mark.parametrize("options", [{}, {"timeout": None}])
+async def test_without_a_timeout_a_silent_server_is_given_up_too(monkeypatch, options):
+    monkeypatch.setattr("checkrail.agent.tools.mcp.ANSWER_SECONDS", 0.05)
+    source = mcp_stdio(sys.executable, "-c", SILENT, **options)
     with pytest.raises(ToolSourceError, match=r"did not answer within 0\.05 s"):
+        await source.tools()
+    await source.aclose()
+
+
+async def test_connecting_and_listing_the_tools_share_one_timeout():
+    source = mcp_stdio(sys.executable, "-c", MUTE, timeout=0.5)
+    with pytest.raises(ToolSourceError, match=r"did not answer within 0\.5 s"):
         await source.tools()
     await source.aclose()
 

@@ -3,6 +3,9 @@
 from operator import add
 from typing import Annotated, Any
 
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, StateGraph
 from places import reach
@@ -12,6 +15,30 @@ from typing_extensions import TypedDict
 class State(TypedDict, total=False):
     do: dict[str, str]
     trail: Annotated[list[str], add]
+
+
+class Counted(BaseChatModel):
+    """A model that says the same again and again, and what that took."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "counted"
+
+    def _generate(self, messages: Any, *args: Any, **options: Any) -> ChatResult:
+        used = {"input_tokens": 8, "output_tokens": 5, "total_tokens": 13}
+        about = {"model_name": "counted"}
+        said = AIMessage("Hello.", usage_metadata=used, response_metadata=about)
+        return ChatResult(generations=[ChatGeneration(message=said)])
+
+
+async def talk(state: State, config: RunnableConfig) -> State:
+    await Counted().ainvoke("Hello?")
+    told = config["metadata"]
+    await reach("talked", state.get("do"), run_id=told["run_id"], attempt=told["run_attempt"])
+    return {"trail": ["talked"]}
+
+
+talks = StateGraph(State).add_node("talk", talk).add_edge(START, "talk").compile(name="talks")
 
 
 def step(place: str) -> Any:

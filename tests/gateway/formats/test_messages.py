@@ -296,7 +296,7 @@ def test_an_answer_is_read():
         ("transfer", {"amount": 5}),
         ("read", {"path": "a"}),
     ]
-    assert message.stop_reason == "tool_use"
+    assert message.stop_reason == "tool_calls"
     assert message.usage["total_tokens"] == 19
 
 
@@ -342,6 +342,30 @@ def test_a_text_of_several_blocks_is_changed_where_it_changed():
     assert longer == answer(text("a secret"), USE, text(" b "), OTHER_USE, text("c, and d"))
     other = rewritten_answer(body, content="No.", tool_calls=[])
     assert other["content"] == [text("No.")]
+
+
+@pytest.mark.parametrize("stop", ["stop_sequence", "pause_turn", "model_context_window_exceeded"])
+def test_the_wire_keeps_its_own_stop_reason(stop):
+    body = answer(text("a"), stop=stop)
+    assert rewritten_answer(body, content="b") == answer(text("b"), stop=stop)
+    more = rewritten_answer(body, tool_calls=[ToolCall("c1", "look", {})])
+    assert more["stop_reason"] == ("tool_use" if stop == "stop_sequence" else stop)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("stop", "end_turn"),
+        ("length", "max_tokens"),
+        ("pause", "pause_turn"),
+        ("refusal", "refusal"),
+        ("content_filter", "refusal"),
+        ("end_turn", "end_turn"),
+    ],
+)
+def test_a_stop_reason_of_hooks_is_written_in_the_words_of_the_api(ours, theirs):
+    body = answer(text("a"), stop="stop_sequence" if ours != "stop" else "max_tokens")
+    assert rewritten_answer(body, stop_reason=ours)["stop_reason"] == theirs
 
 
 def test_thinking_and_citations_can_be_changed():

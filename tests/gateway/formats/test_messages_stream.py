@@ -120,7 +120,7 @@ def test_a_stream_is_read():
     thinking = {"type": "thinking", "thinking": "Hm, well", "signature": "c2ln"}
     assert message.content == [thinking, {"type": "text", "text": "Let me pay."}]
     assert message.tool_calls == [ToolCall("toolu_1", "transfer", {"amount": 5})]
-    assert message.stop_reason == "tool_use"
+    assert message.stop_reason == "tool_calls"
     assert message.usage["input_tokens"] == 15
     assert message.usage["output_tokens"] == 15
 
@@ -344,7 +344,7 @@ def answers(draw):
     reason = "tool_use" if calls else "end_turn"
     events = [BEGIN, *(one for pieces, _ in found for one in pieces), ending(reason), STOP]
     parts = [one for _, one in found if isinstance(one, dict) and one.get("text") != ""]
-    return events, parts, calls, reason
+    return events, parts, calls, "tool_calls" if calls else "stop"
 
 
 def joined(parts):
@@ -403,7 +403,7 @@ def test_from_any_place_the_stream_tells_the_changed_answer(answer, data):
     again = read(API.reading(ASKED), out)
     assert flat(again.content) == flat(content)
     assert again.tool_calls == kept
-    assert again.stop_reason == ("tool_use" if kept else "end_turn")
+    assert again.stop_reason == ("tool_calls" if kept else "stop")
     assert again.usage == message.usage
     found = snapshot(out)
     uses = [(one.id, one.input) for one in found.content if one.type == "tool_use"]

@@ -426,7 +426,7 @@ def test_an_answer_is_its_text_its_calls_and_its_usage():
     message = API.read_answer(answer(thought_item(), text_item(), call_item()))
     assert message.content == "Hello"
     assert message.tool_calls == [ToolCall("call_1", "transfer", {"amount": 5})]
-    assert (message.model, message.stop_reason) == ("gpt-grand-1", "completed")
+    assert (message.model, message.stop_reason) == ("gpt-grand-1", "tool_calls")
     assert message.usage == {
         "input_tokens": 36,
         "output_tokens": 87,
@@ -447,7 +447,7 @@ def test_a_refusal_and_an_answer_cut_short_say_so():
     assert (refused.content, refused.stop_reason) == ("I will not", "refusal")
     details = {"reason": "max_output_tokens"}
     cut = API.read_answer(answer(text_item(), status="incomplete", incomplete_details=details))
-    assert cut.stop_reason == "max_output_tokens"
+    assert cut.stop_reason == "length"
 
 
 def test_arguments_that_are_no_json_are_kept_apart():
@@ -529,7 +529,7 @@ def test_a_new_call_and_another_end_are_written():
     body = answer(text_item(), status="incomplete", incomplete_details={"reason": "content_filter"})
     before = API.read_answer(body)
     call = ToolCall("call_9", "look", {"at": "it"})
-    after = replace(before, tool_calls=[call], stop_reason="completed", model="other")
+    after = replace(before, tool_calls=[call], stop_reason="tool_calls", model="other")
     written = API.write_answer(body, before, after)
     assert (written["status"], written["incomplete_details"]) == ("completed", None)
     assert written["model"] == "other"

@@ -1,6 +1,8 @@
 """A graph that counts its steps."""
 
+import asyncio
 import os
+from pathlib import Path
 from typing import Annotated, TypedDict
 
 from langchain_core.tools import tool
@@ -10,6 +12,7 @@ from langgraph.graph import END, START, StateGraph
 class State(TypedDict, total=False):
     steps: Annotated[list[str], lambda old, new: [*old, *new]]
     pid: int
+    file: str
 
 
 def first(state: State) -> State:
@@ -18,6 +21,14 @@ def first(state: State) -> State:
 
 def second(state: State) -> State:
     return {"steps": ["second"]}
+
+
+async def waits(state: State) -> State:
+    file = Path(state["file"])
+    file.with_name(f"{file.name}.{os.getpid()}").touch()
+    while not file.exists():  # noqa: ASYNC110, ASYNC240 - it outlives the process
+        await asyncio.sleep(0.02)
+    return {"steps": ["waited"], "pid": os.getpid()}
 
 
 def breaks(state: State) -> State:
@@ -52,6 +63,7 @@ def _made(last):
 
 
 counted = _made(second)
+waiting = _made(waits)
 broken = _made(breaks)
 looking = _made(looks)
 
@@ -67,3 +79,10 @@ def pays(state: State) -> State:
 
 
 paying = _made(pays)
+
+
+def own_saver():
+    """Return LangGraph's own saver, as a project would bring one."""
+    from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+
+    return AsyncPostgresSaver.from_conn_string(os.environ["CHECKRAIL_DATABASE_URL"])

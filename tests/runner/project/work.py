@@ -52,3 +52,8 @@ def look(place: str) -> str:
 def judges(parameters):
     """Blocks a tool call, and says where it was judged."""
     return {"action": "block", "reason": f"judged by {os.getpid()}"}
+
+
+async def dies(parameters):
+    """Take the process down."""
+    os._exit(1)

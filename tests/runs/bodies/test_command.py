@@ -288,10 +288,13 @@ async def test_it_runs_in_its_folder(program, tmp_path):
         ({"command": ("no-such-program",)}, "there is no program no-such-program: install it"),
         ({"command": ("true",), "cwd": "no"}, "/no: there is no such folder"),
         ({"command": ("./plain",)}, "./plain is not executable"),
+        ({"command": ("./script",)}, "the interpreter 'no-python3' of the script ./script"),
     ],
 )
 async def test_what_cannot_be_started_is_said(program, tmp_path, agent, told):
     (tmp_path / "plain").write_text("text")
+    (tmp_path / "script").write_text("#!/usr/bin/env no-python3\n")
+    (tmp_path / "script").chmod(0o755)
     running, _ = program("", **agent)
     done = await running
     assert done.error_type == "CommandFailed"

@@ -5,12 +5,13 @@ import sqlite3
 import threading
 from contextlib import nullcontext
 
-import psycopg
 import pytest
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+from checkrail.engine.errors import CheckrailError
 from checkrail.runs.graphs.checkpoints import is_postgres, open_checkpointer, open_store
+from checkrail.store.health import DatabaseUnavailableError
 
 from .support_graphs import at, chain, greet
 
@@ -58,9 +59,10 @@ async def test_runs_save_side_by_side(saver):
 
 
 async def test_an_unreachable_postgresql_says_so_at_once(postgres):
-    with pytest.raises(psycopg.OperationalError, match="nowhere"):
+    with pytest.raises(DatabaseUnavailableError, match="cannot be reached") as unavailable:
         async with open_checkpointer(postgres.named("nowhere")):
             pass
+    assert "nowhere" in str(unavailable.value.__cause__)
 
 
 async def test_a_store_keeps_finds_and_forgets_items(store):
@@ -85,7 +87,7 @@ async def test_a_store_finds_by_meaning_if_it_has_an_index(database):
         return [[float("cat" in text), float("dog" in text)] for text in texts]
 
     able = is_postgres(database) or hasattr(sqlite3.Connection, "enable_load_extension")
-    refused = pytest.raises(RuntimeError, match="this Python was built without")
+    refused = pytest.raises(CheckrailError, match="this Python was built without")
     index = {"dims": 2, "embed": embed, "fields": ["text"]}
     with nullcontext() if able else refused:
         async with open_store(database, index) as store:

@@ -77,8 +77,10 @@ async def test_a_checkpoint_is_told_without_what_the_config_holds(saver, run, th
     graph = chain(greet, checkpointer=saver)
     config = {"configurable": {"api_key": "sesame"}}
     ran = await run(graph, {"said": []}, modes=["checkpoints", "debug"], config=config)
-    last = ran.of("checkpoints")[-1]
-    assert last["checkpoint"] == ran.outcome.checkpoint == last["config"]["configurable"]
+    first, last = ran.of("checkpoints")[0], ran.of("checkpoints")[-1]
+    assert last["checkpoint"] == ran.outcome.checkpoint
+    assert last["config"]["configurable"] == last["checkpoint"] | {"run_id": ran.run_id}
+    assert [(task["state"], task["checkpoint"]) for task in first["tasks"]] == [(None, None)]
     assert last["checkpoint"]["thread_id"] == thread_id
     assert last["parent_checkpoint"]["checkpoint_id"] != last["checkpoint"]["checkpoint_id"]
     shown = [event["payload"] for event in ran.of("debug") if event["type"] == "checkpoint"]
@@ -111,12 +113,13 @@ async def test_a_run_that_asks_comes_to_its_question_and_its_next_node(saver, ru
     graph = chain(greet, ask, checkpointer=saver)
     ran = await run(graph, {"said": ["me"]}, modes=["values", "updates"])
     (asked,) = ran.outcome.interrupts
-    assert asked == {"value": "first?", "id": asked["id"]}
+    assert asked == {"value": "first?", "id": asked["id"], "response_schema": None}
     assert ran.outcome.interrupted
     assert ran.outcome.next == ["ask"]
     assert ran.outcome.values == {"said": ["me", "hello"], "count": 1}
     (task,) = (await graph.aget_state(at(thread_id))).tasks
-    assert ran.outcome.waiting == {task.id: [asked]}
+    kept = {"value": "first?", "id": asked["id"]}  # as threads show it
+    assert ran.outcome.waiting == {task.id: [kept]}
     assert ran.of("values")[-1]["__interrupt__"] == [asked]
     assert {"__interrupt__": [asked]} in ran.of("updates")
 
@@ -203,8 +206,25 @@ async def test_nodes_find_the_server_s_ids_and_user_in_their_config(saver, run, 
         "pro",
     )
     assert seen["langgraph_auth_user_id"] == "ada"
+    assert seen["user_id"] == "ada"
     assert seen["langgraph_auth_permissions"] == ["read"]
     assert (seen["metadata"]["team"], seen["metadata"]["run_attempt"]) == ("x", 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "user", "expected"),
+    [({}, User("anonymous"), ""), ({"user_id": "of the app"}, USER, "of the app")],
+)
+async def test_the_user_s_id_is_empty_for_nobody_and_what_a_client_says(
+    saver, run, said, user, expected
+):
+    seen = {}
+
+    async def look(state, config):
+        seen.update(config["configurable"])
+
+    await run(chain(look, checkpointer=saver), {}, config={"configurable": said}, user=user)
+    assert seen["user_id"] == expected
 
 
 async def test_an_error_of_the_graph_passes_through_as_it_is(saver, run):

@@ -196,7 +196,7 @@ async def test_graphs_are_replaced_for_whoever_opens_them_next(graphs):
 
 async def test_an_unknown_graph_is_refused_with_those_that_there_are(graphs):
     found = await graphs(agent=chain(greet))
-    with pytest.raises(UnknownGraphError, match=r"no graph 'agnet'.*agent"):
+    with pytest.raises(UnknownGraphError, match=r"graph 'agnet' not found.*agent"):
         async with found.open("agnet"):
             pass
 

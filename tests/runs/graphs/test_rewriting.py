@@ -44,6 +44,7 @@ async def test_a_changed_result_is_the_thread_s_last_state(saver, run, thread_id
 
 async def test_what_was_not_changed_stays_what_it_was(saver, run, thread_id):
     graph = chain(reply, state=Letter, checkpointer=saver)
+    saver.serde.allow_state(graph)  # as a server does with its graphs
     ran = await run(graph, {"messages": [{"role": "user", "content": "hi"}]})
     values = ran.outcome.values
     values["messages"][1]["content"] = "your card is ****"

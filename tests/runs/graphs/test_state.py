@@ -18,13 +18,16 @@ def graph(saver):
 async def test_a_state_has_every_field_of_the_sdk_s_type(graph, run, thread_id):
     await run(graph, {"said": ["me"]})
     state = await get_state(graph, thread_id)
-    assert state.keys() == ThreadState.__annotations__.keys()
+    older = {"checkpoint_id", "parent_checkpoint_id"}  # read by LangChain's docs and front ends
+    assert state.keys() == ThreadState.__annotations__.keys() | older
+    assert state["checkpoint_id"] == state["checkpoint"]["checkpoint_id"]
+    assert state["parent_checkpoint_id"] == state["parent_checkpoint"]["checkpoint_id"]
     (task,) = state["tasks"]
     assert task.keys() >= ThreadTask.__annotations__.keys()
-    assert state["checkpoint"].keys() == Checkpoint.__annotations__.keys()
+    assert state["checkpoint"].keys() == Checkpoint.__annotations__.keys() - {"checkpoint_map"}
     assert (state["next"], task["name"], task["error"]) == (["child"], "child", None)
     assert state["interrupts"] == task["interrupts"]
-    assert state["interrupts"][0]["value"] == "first?"
+    assert state["interrupts"] == [{"value": "first?", "id": state["interrupts"][0]["id"]}]
     assert state["values"] == {"said": ["me", "hello"], "count": 1}
     assert state["metadata"]["source"] == "loop"
     assert state["parent_checkpoint"]["thread_id"] == thread_id
@@ -45,9 +48,9 @@ async def test_subgraphs_show_where_their_state_is_or_the_state_itself(graph, ru
 async def test_a_thread_without_a_run_has_an_empty_state(graph, thread_id):
     state = await get_state(graph, thread_id)
     assert (state["values"], state["next"], state["tasks"]) == ({}, [], [])
-    assert state["checkpoint"]["checkpoint_id"] is None
+    assert (state["checkpoint"], state["checkpoint_id"]) == (None, None)
     assert state["parent_checkpoint"] is None
-    assert state["metadata"] == {}
+    assert state["metadata"] is None
 
 
 async def test_a_failed_task_shows_its_error_as_text(saver, run, thread_id):
@@ -88,7 +91,12 @@ async def test_a_state_is_updated_as_if_a_node_had_written(saver, run, thread_id
         graph, thread_id, {"said": ["changed"]}, as_node="greet", metadata={"by": "ada"}
     )
     state = await get_state(graph, thread_id)
-    assert answer == {"checkpoint": state["checkpoint"]}
+    place = state["checkpoint"]
+    assert answer == {
+        "checkpoint": place,
+        "configurable": place,
+        "checkpoint_id": place["checkpoint_id"],
+    }
     assert state["values"]["said"] == ["me", "hello", "bye", "changed"]
     assert (state["next"], state["metadata"]["by"]) == (["part"], "ada")
 

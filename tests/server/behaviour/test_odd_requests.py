@@ -116,3 +116,20 @@ async def test_a_body_that_is_none_is_refused(http, thread, content):
         assert answer.json()["message"]
     answer = await http.post(f"/threads/{thread}/commands", content=content, headers=JSON)
     assert answer.status_code in (200, 400, 422)
+
+
+@pytest.mark.parametrize("name", ["%00", "a%00b", "n" * 256, "%ff", "%0a", "%2e%2e%2fagents"])
+async def test_an_odd_name_in_a_path_is_refused(http, name):
+    for method, path in (
+        ("GET", "/agents/{}"),
+        ("DELETE", "/agents/{}"),
+        ("POST", "/agents/{}/enable"),
+        ("POST", "/agents/{}/disable"),
+        ("GET", "/hooks/{}"),
+        ("DELETE", "/hooks/{}"),
+        ("GET", "/assistants/{}"),
+        ("GET", "/assistants/{}/schemas"),
+    ):
+        answer = await http.request(method, path.format(name))
+        assert 400 <= answer.status_code < 500, (method, path, answer.text)
+        assert answer.json()["message"]

@@ -1,6 +1,7 @@
 """A run that a hook refuses: the client gets its status on every way in, and nothing has run."""
 
 import asyncio
+import json
 import time
 
 import pytest
@@ -41,7 +42,7 @@ WAYS = {
 
 async def check_audit(http, answer, thread):
     """The refusal names the run, which is kept as refused, and the thread is as it was."""
-    detail = answer.json()["detail"]
+    detail = answer.json()["info"]
     assert detail["blocked_by"] == "validate_subscription"
     run = (await http.get(f"/runs/{detail['run_id']}")).json()
     assert (run["status"], run["phase"]) == ("error", "refused")
@@ -69,6 +70,25 @@ async def test_the_client_gets_402_and_a_json_body_and_the_run_is_in_the_audit(
         assert told["error"] == "refused"
     run = await check_audit(http, answer, thread)
     assert hooked.told(run["run_id"]) == []
+    assert (await http.get(f"/threads/{thread}/runs?status=success")).json() == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_client_is_told_when_to_ask_again(http, hooked, thread, way):
+    path, asked = WAYS[way]
+    written = json.dumps(asked).replace('"none"', '"later"')
+    answer = await http.post(path.format(thread=thread), json=json.loads(written))
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "90")
+    assert answer.json()["message"] == "Come back later"
+
+
+@pytest.mark.parametrize("way", ["wait", "stream", "stateless create", "commands"])
+async def test_a_refusal_with_a_status_of_success_is_none(http, hooked, thread, way):
+    path, asked = WAYS[way]
+    written = json.dumps(asked).replace('"none"', '"odd"')
+    answer = await http.post(path.format(thread=thread), json=json.loads(written))
+    assert answer.status_code == 500
+    assert "from 400 to 599" in answer.json()["message"]
     assert (await http.get(f"/threads/{thread}/runs?status=success")).json() == []
 
 

@@ -46,7 +46,7 @@ async def test_what_a_hook_refuses_at_admission_keeps_its_status(http):
         http, "adder", 402, parameters={"a": 1, "b": 1}, metadata={"today": False}
     )
     assert (refused["error"], refused["message"]) == ("refused", "Not today")
-    run = await got(http, f"/runs/{refused['detail']['run_id']}")
+    run = await got(http, f"/runs/{refused['info']['run_id']}")
     assert (run["phase"], run["blocked_by"]) == ("refused", "not-today")
 
 
@@ -54,10 +54,10 @@ async def test_parameters_that_do_not_fit_are_told_by_place_with_what_the_schema
     wrong = await asked(http, "adder", 422, parameters={"a": "one", "c": 3})
     assert wrong["error"] == "invalid"
     assert "adder" in wrong["message"]
-    found = {each["path"]: each for each in wrong["detail"]}
+    found = {each["path"]: each for each in wrong["errors"]}
     assert found["/a"]["schema"] == {"properties/a/type": "integer"}
-    assert all(each["message"] for each in wrong["detail"])
-    assert {key for each in wrong["detail"] for key in each["schema"]} >= {
+    assert all(each["message"] for each in wrong["errors"])
+    assert {key for each in wrong["errors"] for key in each["schema"]} >= {
         "required",
         "additionalProperties",
     }
@@ -65,7 +65,7 @@ async def test_parameters_that_do_not_fit_are_told_by_place_with_what_the_schema
 
 async def test_an_agent_without_a_schema_takes_a_prompt(http):
     wrong = await asked(http, "parrot", 422, parameters={"question": "?"})
-    assert wrong["detail"]
+    assert wrong["errors"]
 
 
 WRONG = [
@@ -94,7 +94,7 @@ async def test_a_request_that_makes_no_sense_is_told_why(http, body, told):
 
 async def test_an_agent_or_a_session_that_is_not_there_is_not_found(http):
     nobodys = "00000000-0000-7000-8000-000000000000"
-    assert "adder" in (await asked(http, "nobody", 404))["message"]
+    assert "'nobody'" in (await asked(http, "nobody", 404))["message"]
     for key in ("session_id", "parent_session_id"):
         missing = await asked(http, "echo", 404, **{key: nobodys})
         assert nobodys in missing["message"]

@@ -1,5 +1,6 @@
 """The pipeline example: agents that are hooks of agents, step by step, on a real server."""
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -72,7 +73,7 @@ async def test_parameters_are_checked_before_anything_else(http):
     body = {"agent_name": "data-processor", "parameters": {"data_source": 4}}
     answer = await http.post("/runs", json=body)
     assert answer.status_code == 422
-    assert answer.json()["detail"] == [
+    assert answer.json()["errors"] == [
         {
             "path": "/data_source",
             "message": 'it is not of type "string"',
@@ -125,9 +126,34 @@ async def test_the_validator_blocks_and_nothing_is_executed(http):
 FAILURES = {"broken.csv": "error", "slow.csv": "timeout", "odd.csv": "invalid"}
 
 
+@pytest.fixture(scope="module")
+def slow_runs(site):
+    """Runs whose validators are late, by their agents: they wait at the same time."""
+
+    async def request_runs():
+        agents = ("data-processor", "data-preview")
+        async with httpx.AsyncClient(base_url=site.url, timeout=60) as client:
+            runs = [asked(client, agent, {"data_source": "slow.csv"}) for agent in agents]
+            return dict(zip(agents, await asyncio.gather(*runs), strict=True))
+
+    return asyncio.run(request_runs())
+
+
+@pytest.fixture
+def failing(http, slow_runs):
+    """Requests a run of an agent whose validator fails on a source."""
+
+    async def request_run(agent, source):
+        if source == "slow.csv":
+            return slow_runs[agent]
+        return await asked(http, agent, {"data_source": source})
+
+    return request_run
+
+
 @pytest.mark.parametrize("source", FAILURES)
-async def test_a_validator_that_fails_blocks_where_that_was_said(http, source):
-    run = await asked(http, "data-processor", {"data_source": source})
+async def test_a_validator_that_fails_blocks_where_that_was_said(http, failing, source):
+    run = await failing("data-processor", source)
     assert (run["status"], run["phase"]) == ("error", "blocked")
     _, failed = await told(http, run, "on_run_start")
     assert (failed["event_type"], failed["failure"]) == ("hook_failed", FAILURES[source])
@@ -135,18 +161,16 @@ async def test_a_validator_that_fails_blocks_where_that_was_said(http, source):
 
 
 @pytest.mark.parametrize("source", FAILURES)
-async def test_a_validator_that_fails_lets_the_run_go_on_where_that_was_said(http, source):
-    given = {"data_source": source}
-    run = await asked(http, "data-preview", given)
-    assert (run["status"], run["parameters"]) == ("success", given)
+async def test_a_validator_that_fails_lets_the_run_go_on_where_that_was_said(http, failing, source):
+    run = await failing("data-preview", source)
+    assert (run["status"], run["parameters"]) == ("success", {"data_source": source})
     _, failed = await told(http, run, "on_run_start")
     assert (failed["event_type"], failed["failure"]) == ("hook_failed", FAILURES[source])
     assert failed["on_error_behavior"] == "continue"
 
 
-async def test_a_validator_that_is_late_is_stopped(http):
-    run = await asked(http, "data-processor", {"data_source": "slow.csv"})
-    hook = await beneath(http, run, "input-validator")
+async def test_a_validator_that_is_late_is_stopped(http, slow_runs):
+    hook = await beneath(http, slow_runs["data-processor"], "input-validator")
     assert hook["phase"] in ("cancelled", "timeout")
 
 

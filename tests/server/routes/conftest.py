@@ -21,7 +21,7 @@ from checkrail.runs.made_agents import MadeAgents
 from checkrail.runs.parts import RunSettings
 from checkrail.runs.service import open_runs
 from checkrail.runs.workshop import Workshop
-from checkrail.server.auth import choose
+from checkrail.server.auth import KeyWatch, choose
 from checkrail.server.services import Services
 from checkrail.store import migrate
 from checkrail.store.engines import open_engine, sqlite_url
@@ -75,8 +75,9 @@ def places(request, tmp_path):
     postgres.drop(url)
 
 
-@pytest.fixture
-async def services(places):
+@contextlib.asynccontextmanager
+async def opened(places, **settings):
+    """Open services on a database; they hear of no change that another one makes."""
     ours, theirs, items = places
     registry = HookRegistry()
     async with contextlib.AsyncExitStack() as stack:
@@ -93,7 +94,7 @@ async def services(places):
             registry=registry,
             graphs=graphs,
             checkpointer=saver,
-            settings=RunSettings(),
+            settings=RunSettings(**settings),
             outbound=outbound,
             catalogue=catalogue,
             workshop=workshop,
@@ -108,7 +109,31 @@ async def services(places):
         )
         await made.renew()
         runs.parts.learn = made.renew
-        yield Services(ServerConfig(), runs, graphs, saver, store, choose(), made)
+        watch = KeyWatch(runs.parts.database, runs.parts.hub)
+        yield Services(ServerConfig(), runs, graphs, saver, store, choose(), watch, made)
+
+
+@pytest.fixture
+async def services(places):
+    async with opened(places) as made:
+        yield made
+
+
+@pytest.fixture
+async def two_servers(postgres):
+    """Open two servers on one PostgreSQL: `await two_servers(**settings)`."""
+    url = postgres.with_tables()
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def open_both(**settings):
+            both = []
+            for _ in range(2):
+                made = await stack.enter_async_context(opened((url, url, url), **settings))
+                both.append(await Served(made, stack).open())
+            return both
+
+        yield open_both
+    postgres.drop(url)
 
 
 @pytest.fixture

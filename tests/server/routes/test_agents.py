@@ -1,12 +1,15 @@
 """Agents over HTTP: made, changed, switched and removed, and what a request may not bring."""
 
 import asyncio
+import dataclasses
 
 import pytest
 from langgraph_sdk import Auth
 
 from checkrail.runs.made_agents import MadeAgents
 from checkrail.server.auth import choose
+
+from .support import named_users
 
 POET = {
     "name": "poet",
@@ -54,6 +57,41 @@ async def test_an_agent_that_was_made_is_run_by_both_apis(client):
     assert answer.status_code == 200, answer.text
     assistant = await call(client, "GET", f"/assistants/{agent['assistant_id']}")
     assert (assistant["graph_id"], assistant["description"]) == ("poet", "Writes poems")
+
+
+async def test_what_asks_for_an_agent_that_was_removed_is_told_its_name(client):
+    agent = await made(client)
+    ran = await run(client, "poet", parameters={"prompt": "A poem, please"})
+    mine = await call(client, "POST", "/assistants", {"graph_id": "poet"})
+    await call(client, "DELETE", "/agents/poet", status=204)
+    thread = f"/threads/{ran['thread_id']}"
+    resumed = {"id": 1, "method": "input.respond", "params": {"interrupt_id": "x", "response": 1}}
+    errors = [
+        await call(client, "POST", "/runs", {"agent_name": "poet"}, status=404),
+        await call(client, "POST", "/runs", {"assistant_id": "poet"}, status=404),
+        await call(client, "POST", "/runs", {"assistant_id": mine["assistant_id"]}, status=409),
+        await call(client, "POST", "/runs", {"assistant_id": agent["assistant_id"]}, status=404),
+        await call(
+            client,
+            "POST",
+            f"/sessions/{ran['session_id']}/resume",
+            {"prompt": "Go on"},
+            status=404,
+        ),
+        await call(client, "POST", f"{thread}/commands", resumed, status=404),
+        await call(client, "GET", "/agents/poet", status=404),
+    ]
+    assert [error["message"] for error in errors if "'poet'" not in error["message"]] == []
+
+
+async def test_whose_agent_was_removed_is_for_who_ran_it(served):
+    ann, bob = await served.as_user("ann"), await served.as_user("bob")
+    agent = await made(ann)
+    await run(ann, "poet", parameters={"prompt": "A poem, please"})
+    await call(ann, "DELETE", "/agents/poet", status=204)
+    asked = {"assistant_id": agent["assistant_id"]}
+    assert "'poet' was removed" in (await call(ann, "POST", "/runs", asked, 404))["message"]
+    assert "poet" not in (await call(bob, "POST", "/runs", asked, 404))["message"]
 
 
 async def test_all_agents_are_listed_with_where_they_come_from(client):
@@ -123,7 +161,7 @@ async def test_an_agent_that_was_removed_is_gone_with_its_assistant(client):
         await call(client, "GET", path, status=404)
     asked = {"agent_name": "poet", "parameters": {"prompt": "x"}}
     missing = await call(client, "POST", "/runs", asked, 404)
-    assert "echo" in missing["message"]
+    assert "GET /agents lists those that you may see" in missing["message"]
     await call(client, "DELETE", "/agents/poet", status=404)
     assert (await made(client))["version"] == 1
 
@@ -163,8 +201,8 @@ async def test_a_request_brings_no_code_no_secrets_and_no_places_that_are_not_op
 ):
     refused = await made(client, scripted("mean") | said, 422)
     assert refused["error"] == "invalid"
-    assert any(path in each["path"] for each in refused["detail"]), refused
-    assert all(each["message"] for each in refused["detail"])
+    assert any(path in each["path"] for each in refused["errors"]), refused
+    assert all(each["message"] for each in refused["errors"])
     await call(client, "GET", "/agents/mean", status=404)
 
 
@@ -186,11 +224,66 @@ async def test_what_a_request_may_bring(client):
     assert agent["tools"] == ["agent:poet"]
 
 
+EXPONENTIAL = {
+    "$ref": "#/$defs/0",
+    "$defs": {
+        str(number): {"anyOf": [{"$ref": f"#/$defs/{number + 1}"}] * 2} for number in range(40)
+    }
+    | {"40": {"type": "null"}},
+}
+COSTLY = [
+    ({"parameters_schema": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}, "parameters_schema"),
+    ({"parameters_schema": {"$dynamicRef": "#x"}}, "parameters_schema"),
+    ({"output_schema": {"$ref": "https://evil.example/schema"}}, "output_schema"),
+    ({"output_schema": EXPONENTIAL}, "output_schema"),
+    (
+        {"hooks": {"before_run": {"builtin": "schema_check", "config": {"schema": EXPONENTIAL}}}},
+        "hooks.before_run.config.schema",
+    ),
+    ({"hooks": {"before_run": [{"block": "no"}] * 41}}, ""),
+    ({"system_prompt": "x" * 500_001}, ""),
+    ({"tags": ["x"] * 20_001}, ""),
+]
+ELSEWHERE = [
+    ({"model": "litellm/oobabooga/http://127.0.0.1:1"}, "model"),
+    ({"model": "litellm/ollama/llama3:8b"}, "model"),
+    ({"model": {"provider": "litellm", "model": "langgraph/agent"}}, "model.model"),
+    ({"model": "litellm/vllm/of-anybody"}, "model"),
+    ({"model": "litellm/OobaBooga/evil.example"}, "model"),
+    ({"model": "litellm/huggingface/HTTPS://evil.example/v1"}, "model"),
+    ({"model": {"provider": "litellm", "model": "custom/evil.example"}}, "model.model"),
+    ({"model": {"model": "litellm/x//evil.example"}}, "model.model"),
+    ({"model": {"model": " litellm/x%2f%2fevil.example"}}, "model.model"),
+]
+
+
+async def test_a_request_brings_nothing_that_takes_for_ever_or_leads_elsewhere(client):
+    for said, path in (*COSTLY, *ELSEWHERE):
+        refused = await made(client, scripted("mean") | said, 422)
+        assert path in {each["path"] for each in refused["errors"]}, refused
+
+
+async def test_schemas_that_a_request_may_bring(client):
+    tree = {"type": "object", "properties": {"next": {"$ref": "#"}, "id": {"const": "x"}}}
+    shared = {
+        "properties": {name: {"$ref": "#/$defs/name"} for name in ("a", "b", "c")},
+        "$defs": {"name": {"type": "string", "pattern": "^[a-z]+$"}},
+    }
+    await made(client, scripted("tree", parameters_schema=tree, output_schema=shared))
+
+
+async def test_models_of_litellm_by_their_usual_names(client):
+    for number, name in enumerate(
+        ("openai/gpt-5", "groq/llama3:8b", "vertex_ai/claude@20260101", "bedrock/arn:aws:x:1:y/z")
+    ):
+        await made(client, scripted(f"m{number}") | {"model": f"litellm/{name}"})
+
+
 async def test_what_is_wrong_with_a_blueprint_is_told_by_place(client):
     refused = await made(client, POET | {"modle": "x", "hooks": {"on_start": {"block": "x"}}}, 422)
-    assert {each["path"] for each in refused["detail"]} == {"modle", "hooks.on_start"}
+    assert {each["path"] for each in refused["errors"]} == {"modle", "hooks.on_start"}
     refused = await made(client, POET | {"parameters_schema": {"type": "nothing"}}, 422)
-    assert refused["detail"][0]["path"] == "parameters_schema"
+    assert refused["errors"][0]["path"] == "parameters_schema"
     await made(client, {"name": "empty"}, 422)
     await made(client, {"model": "openai/x"}, 422)
 
@@ -249,6 +342,82 @@ async def test_members_make_and_change_their_own_and_admins_all(served):
     changed = await call(root, "PATCH", "/agents/poet", {"tags": ["y"]})
     assert (changed["version"], changed["owner"]) == (3, "ann")
     await call(root, "POST", "/agents/echo/disable")
+
+
+@pytest.mark.parametrize("allows", [lambda auth: auth.on.assistants, lambda auth: auth.on])
+async def test_a_handler_that_allows_everything_lets_no_member_change_what_is_everybodys(
+    served, allows
+):
+    auth = named_users()
+    asked = []
+
+    @allows(auth)
+    async def allow(ctx, value):
+        asked.append((ctx.resource, ctx.action))
+        return True
+
+    ann, bob = await served.as_user("ann", auth), await served.as_user("bob", auth)
+    root = await served.as_user("root", auth)
+    for switch in ("disable", "enable"):
+        refused = await call(ann, "POST", f"/agents/echo/{switch}", status=403)
+        assert refused["message"] == "The agent 'echo' is a file's, and for admins to change"
+    refused = await call(ann, "PATCH", "/assistants/echo", {"config": {"tags": ["x"]}}, 403)
+    assert "for admins to change" in refused["message"]
+    await call(ann, "POST", "/assistants/echo/latest", {"version": 1}, 403)
+    assert ("assistants", "update") in asked
+    assert (await call(ann, "GET", "/agents/echo"))["enabled"] is True
+    await call(ann, "GET", "/assistants/echo")
+    await made(ann)
+    await call(bob, "POST", "/agents/poet/disable")  # made by somebody: the handler's to decide
+    assert (await call(root, "POST", "/agents/echo/disable"))["enabled"] is False
+
+
+async def test_a_handler_can_keep_admins_from_an_agent_of_a_file_too(served):
+    auth = named_users()
+
+    @auth.on.assistants.update
+    async def nobody(ctx, value):
+        return False
+
+    root = await served.as_user("root", auth)
+    await call(root, "POST", "/agents/echo/disable", status=403)
+
+
+async def test_the_secret_that_signs_an_agents_hooks_is_its_owners_to_read(served):
+    ann, bob = await served.as_user("ann"), await served.as_user("bob")
+    root = await served.as_user("root")
+    assert (await made(ann))["signing_secret"] is None  # the server has none to derive it from
+    served.services.made._outside.secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    own = (await call(ann, "GET", "/agents/poet"))["signing_secret"]
+    assert own.startswith("whsec_")
+    assert own != served.services.made._outside.secret
+    for path in ("/agents/poet", "/agents/echo"):
+        assert (await call(bob, "GET", path))["signing_secret"] is None
+    assert (await call(root, "PATCH", "/agents/poet", {"tags": ["x"]}))["signing_secret"] == own
+    assert {each["signing_secret"] for each in await call(ann, "GET", "/agents")} == {None}
+    assert (await made(bob, scripted("mine")))["signing_secret"] not in (None, own)
+
+
+async def test_an_agent_that_is_refused_now_ends_no_server_and_is_not_run(client, services):
+    agent = await made(client)
+    loops = "parameters.a.all(b, " * 4 + "true" + ")" * 4
+    for hooks in (
+        {"before_run": {"block": "no", "when": "parameters.prompt.matches('(?=x)y')"}},
+        {"before_run": {"block": "no", "when": loops}},
+        {"before_tool_call": {"block": "no", "tools": "/(a)\\1/"}},
+        {"before_run": {"redact": "/(?<=a)b/"}},
+        {"before_run": [[[]]]},
+    ):
+        row = services.made.kept.rows["poet"]
+        changed = {"poet": row | {"blueprint": {**row["blueprint"], "hooks": hooks}}}
+        found = dataclasses.replace(services.made.kept, rows=changed)
+        await services.made._take(found, services.made.kept)
+        told = await call(client, "GET", "/agents/poet")
+        assert told["problem"]
+        assert told["enabled"] is False
+        asked = {"agent_name": "poet", "parameters": {"prompt": "x"}}
+        await call(client, "POST", "/runs", asked, 409)
+        await call(client, "POST", "/runs", {"assistant_id": agent["assistant_id"]}, 409)
 
 
 async def test_a_viewer_reads_agents_and_makes_none(served):
@@ -353,6 +522,7 @@ async def test_a_thread_of_an_agent_that_is_no_graph_has_its_conversation_as_its
     assert state["values"]["messages"][-1]["content"] == "Roses are red"
     assert (state["next"], state["tasks"]) == ([], [])
     assert [
-        each["values"] for each in await call(client, "POST", f"/threads/{thread}/history", {})
+        each["values"]
+        for each in await call(client, "POST", f"/threads/{thread}/history", {"limit": 10})
     ] == [state["values"]]
     await call(client, "POST", f"/threads/{thread}/state", {"values": {}}, 409)

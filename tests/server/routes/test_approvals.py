@@ -93,14 +93,14 @@ async def test_a_second_answer_is_a_conflict_that_tells_of_the_first(client):
         answer = await client.post(f"{at}/{word}")
         told = answer.json()
         assert (answer.status_code, told["error"]) == (409, "conflict")
-        assert (told["detail"]["status"], told["detail"]["reason"]) == ("denied", "no")
+        assert (told["info"]["status"], told["info"]["reason"]) == ("denied", "no")
 
 
 async def test_an_answer_to_an_older_value_is_a_conflict(client):
     _, row = await begun(client)
     at = f"/approvals/{row['approval_id']}/approve"
     answer = await client.post(at, json={"digest": "sha256:0"})
-    assert (answer.status_code, answer.json()["detail"]["digest"]) == (409, row["digest"])
+    assert (answer.status_code, answer.json()["info"]["digest"]) == (409, row["digest"])
     assert (await client.post(at, json={"digest": row["digest"]})).status_code == 200
 
 
@@ -172,7 +172,7 @@ async def test_with_roles_for_admins_alone_nobody_approves_their_own(served):
     _, row = await begun(ada)
     at = f"/approvals/{row['approval_id']}/approve"
     answer = await ada.post(at)
-    assert (answer.status_code, answer.json()["detail"]) == (403, {"needs": ["admin"]})
+    assert (answer.status_code, answer.json()["info"]) == (403, {"needs": ["admin"]})
     assert (await root.post(at)).status_code == 200
 
 

@@ -175,7 +175,7 @@ async def test_a_refused_run_keeps_its_records_for_whoever_asked(client, service
     register(services, lambda event: Block("Not today", 402), "before_run", name="shut")
     answer = await client.post("/runs/wait", json={"assistant_id": "echo", "input": {}})
     assert answer.status_code == 402
-    run_id = answer.json()["detail"]["run_id"]
+    run_id = answer.json()["info"]["run_id"]
     run = (await client.get(f"/runs/{run_id}")).json()
     assert (run["status"], run["phase"]) == ("error", "refused")
     assert (run["blocked_by"], run["block_reason"]) == ("shut", "Not today")

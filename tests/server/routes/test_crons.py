@@ -10,6 +10,7 @@ from checkrail.engine.values import User
 from checkrail.runs.admission import new_thread, own_assistant
 from checkrail.runs.clock import cron_request
 from checkrail.runs.hub import WORK, Bell
+from checkrail.server.auth import choose
 from checkrail.server.bodies import RunOptions
 from checkrail.store import crons, runs, threads
 
@@ -109,7 +110,6 @@ async def test_what_cannot_be_read_or_kept_is_refused(client):
         {"webhook": "\0"},
         {"metadata": {"n": 2**70}},
         {"config": {"configurable": 1}},
-        {"input": {}, "command": {"resume": 1}},
         {"on_run_completed": "perhaps"},
         {"stream_mode": "colours"},
         {"enabled": "perhaps"},
@@ -194,6 +194,9 @@ async def test_an_input_takes_the_place_of_a_command_and_the_other_way_round(cli
     assert (first["input"], first["command"]) == ({"text": "a"}, None)
     second = (await client.patch(path, json={"command": {"resume": 2}})).json()["payload"]
     assert (second["input"], second["command"]) == (None, {"resume": 2})
+    both = {"input": {"text": "b"}, "command": {"resume": 3}}
+    third = (await client.patch(path, json=both)).json()["payload"]
+    assert (third["input"], third["command"]) == (None, {"resume": 3})
 
 
 async def test_an_update_that_cannot_be_is_refused_and_changes_nothing(client):
@@ -204,7 +207,6 @@ async def test_an_update_that_cannot_be_is_refused_and_changes_nothing(client):
         {"timezone": "Mars/Olympus"},
         {"schedule": "never", "enabled": False},
         {"metadata": {"a": "\0"}},
-        {"input": 1, "command": {"resume": 1}},
     ):
         assert (await client.patch(path, json=wrong)).status_code == 422, wrong
     assert (await client.get(path)).json() == cron
@@ -331,3 +333,28 @@ async def test_handlers_write_to_a_cron_filter_it_and_rule_over_its_runs(served,
     red, blue = await thread("x", team="red"), await thread("x", team="blue")
     assert (await ann.post(f"/threads/{red}/runs/crons", json=body)).status_code == 200
     assert (await ann.post(f"/threads/{blue}/runs/crons", json=body)).status_code == 404
+
+
+class OneKey:
+    """A key store in which every digest is of the same key."""
+
+    def __init__(self, key_id):
+        self.key_id = key_id
+
+    async def find(self, digest):
+        row = {"digest": digest, "owner": "ann", "role": "member", "name": self.key_id}
+        return {**row, "key_id": self.key_id, "revoked_at": None}
+
+
+async def test_the_key_that_made_or_last_changed_a_cron_vouches_for_it(served):
+    first, second = [
+        await served.enter(choose(keys=OneKey(name)), **{"x-api-key": "crk_x"})
+        for name in ("first", "second")
+    ]
+    cron = await made(second)
+    assert "key_id" not in cron
+    assert (await kept(served.services, cron))["key_id"] == "second"
+    change = {"metadata": {"a": 1}}
+    assert (await first.patch(f"/runs/crons/{cron['cron_id']}", json=change)).is_success
+    row = await kept(served.services, cron)
+    assert (row["key_id"], row["owner"]) == ("first", "ann")

@@ -83,7 +83,7 @@ WRONG = [
 @pytest.mark.parametrize(("definition", "key"), WRONG)
 async def test_what_is_wrong_with_a_hook_is_told(client, definition, key):
     refused = await call(client, "PUT", "/hooks/new", definition, 422)
-    assert key is None or any(key in each["path"] for each in refused["detail"]), refused
+    assert key is None or any(key in each["path"] for each in refused["errors"]), refused
     await call(client, "GET", "/hooks/new", status=404)
 
 

@@ -1,8 +1,12 @@
 """The store over HTTP: what is kept where, what is found, and who may."""
 
+import contextlib
+import sqlite3
 from datetime import datetime
 
+import psycopg
 import pytest
+from langgraph_sdk import Auth
 
 from .support import named_users
 
@@ -121,14 +125,11 @@ def wrong():
         {"filter": {"a": "\0"}},
         {"filter": {"a": 2**70}},
         {"filter": 5},
-        {"limit": 0},
-        {"limit": 2**40},
-        {"offset": -1},
         {"query": "\0"},
         {"namespace_prefix": [""]},
         {"namespace_prefix": "tests"},
     ]
-    names = [{"prefix": ["a.b"]}, {"suffix": [""]}, {"max_depth": 0}, {"limit": 10**9}]
+    names = [{"prefix": ["a.b"]}, {"suffix": [""]}, {"max_depth": 0}]
     deletes = [{"namespace": ["a.b"]}, {"namespace": ["\0"]}, {"key": "\0"}]
     return [
         *(("PUT", "/store/items", {**item, **each}) for each in puts),
@@ -141,6 +142,13 @@ def wrong():
         ),
         ("GET", "/store/items?namespace=%00&key=k", None),
     ]
+
+
+@pytest.mark.parametrize("limits", [{"limit": 0}, {"limit": -1}, {"limit": 2**40}, {"offset": -1}])
+async def test_limits_that_nobody_can_meet_are_the_nearest_that_can_be_met(client, limits):
+    await put(client)
+    assert await searched(client, **limits) == ["k"]
+    assert await listed(client, prefix=PLACE, **limits) == [PLACE]
 
 
 async def test_what_makes_no_sense_is_refused_and_touches_nothing(client, wrong):
@@ -200,3 +208,35 @@ async def test_a_handler_that_refuses_or_answers_with_a_filter_lets_nobody_in(se
     refused = await ann.get("/store/items", params={"namespace": "a", "key": "k"})
     assert refused.status_code == 403
     assert "namespace" in refused.json()["message"]
+
+
+async def test_a_viewer_does_not_let_items_live_longer(served, places):
+    auth = Auth()
+
+    @auth.authenticate
+    async def authenticate(headers):
+        return {"identity": headers["x-user"], "role": headers["x-user"]}
+
+    viewer, member = [await served.as_user(role, auth) for role in ("viewer", "member")]
+    item = {"namespace": ["kept"], "key": "k", "value": {"a": 1}, "ttl": 10}
+    assert (await member.put("/store/items", json=item)).is_success
+    made = expiry(places[2])
+
+    async def read(client):
+        wanted = "/store/items?key=k&namespace=kept&refresh_ttl=true"
+        assert (await client.get(wanted)).json()["value"] == {"a": 1}
+        search = {"namespace_prefix": ["kept"], "refresh_ttl": True}
+        assert len((await client.post("/store/items/search", json=search)).json()["items"]) == 1
+        return expiry(places[2])
+
+    assert await read(viewer) == made
+    if isinstance(places[2], str):  # SQLite's store forgets to commit what a read changed
+        assert await read(member) > made
+
+
+def expiry(place):
+    """When an item is removed, as the store itself has it."""
+    connect = psycopg.connect if isinstance(place, str) else sqlite3.connect
+    with contextlib.closing(connect(place)) as connection:
+        cursor = connection.execute("SELECT expires_at FROM store WHERE prefix = 'kept'")
+        return cursor.fetchone()[0]

@@ -11,7 +11,16 @@ from checkrail.store import runs, threads
 
 from .thread_support import FOUND, threads_of, unknown
 
-FIELDS = {"values", "next", "tasks", "checkpoint", "metadata", "created_at", "interrupts"}
+FIELDS = {
+    "values",
+    "next",
+    "tasks",
+    "checkpoint",
+    "parent_checkpoint",
+    "metadata",
+    "created_at",
+    "interrupts",
+}
 
 
 @pytest.fixture
@@ -29,7 +38,7 @@ async def state_of(api, thread_id, query=""):
 
 
 async def history_of(api, thread_id, **body):
-    return await api.post(f"/threads/{thread_id}/history", body)
+    return await api.post(f"/threads/{thread_id}/history", {"limit": 10, **body})
 
 
 async def write(api, thread_id, status=200, **body):
@@ -40,9 +49,9 @@ async def test_a_thread_that_never_ran_has_an_empty_state(api):
     for metadata in ({}, {"graph_id": "steps"}):
         made = await api.new(metadata=metadata)
         state = await state_of(api, made)
-        assert state.keys() == FIELDS | {"parent_checkpoint"}
+        assert state.keys() == FIELDS | {f"{each}checkpoint_id" for each in ("", "parent_")}
         assert (state["values"], state["next"], state["tasks"]) == ({}, [], [])
-        assert state["checkpoint"]["thread_id"] == made
+        assert (state["checkpoint"], state["metadata"], state["created_at"]) == (None, None, None)
         assert await history_of(api, made) == []
         await api.get(f"/threads/{made}/state/{unknown()}", 404)
 
@@ -54,6 +63,15 @@ async def test_the_state_is_that_of_the_newest_run_s_graph(api, walked):
     state = await state_of(api, walked)
     assert state["values"] == {"log": ["one", "two", "three"]}
     assert (state["next"], state["metadata"]["step"]) == ([], 3)
+
+
+async def test_history_can_be_read_by_get(api, walked):
+    states = await history_of(api, walked)
+    path = f"/threads/{walked}/history"
+    assert await api.get(path) == await api.post(path, {}) == states[:1]
+    assert await api.get(f"{path}?limit=2&before={states[0]['checkpoint_id']}") == states[1:3]
+    for wrong in ("x", "0", "1001"):
+        await api.get(f"{path}?limit={wrong}", 422)
 
 
 async def test_history_tells_every_step_and_the_newest_first(api, walked):
@@ -102,7 +120,12 @@ async def test_an_unknown_checkpoint_is_not_found(api, walked):
 async def test_a_state_is_written_as_if_a_node_had(api, walked):
     answer = await write(api, walked, values={"log": ["by hand"]}, as_node="one")
     state = await state_of(api, walked)
-    assert answer == {"checkpoint": state["checkpoint"]}
+    place = state["checkpoint"]
+    assert answer == {
+        "checkpoint": place,
+        "configurable": place,
+        "checkpoint_id": place["checkpoint_id"],
+    }
     assert (state["next"], state["metadata"]["source"]) == (["two"], "update")
     thread = await api.get(f"/threads/{walked}")
     assert thread["values"] == state["values"] == {"log": ["one", "two", "three", "by hand"]}
@@ -306,3 +329,10 @@ async def test_a_change_of_state_is_told_by_the_thread(api, walked):
     row = await api.served.services.database.read(lambda reads: threads.get(reads, walked))
     assert row["state_updated_at"] >= now
     assert (await api.get(f"/threads/{walked}"))["updated_at"] > before["updated_at"]
+
+
+async def test_history_may_begin_at_a_checkpoint(api, walked):
+    states = await history_of(api, walked)
+    place = {"checkpoint_id": states[2]["checkpoint_id"]}
+    assert await history_of(api, walked, checkpoint=place) == states[2:]
+    assert await history_of(api, walked, checkpoint=place, limit=1) == states[2:3]

@@ -78,7 +78,7 @@ async def test_threads_of_others_are_not_there(users):
         ("GET", f"/state/{unknown()}", None),
         ("POST", "/state/checkpoint", {"checkpoint": {}}),
         ("POST", "/state", {"values": None}),
-        ("POST", "/history", {}),
+        ("POST", "/history", {"limit": 10}),
     ):
         path = f"/threads/{mine}{below}"
         await bob.call(method, path, body, 404)
@@ -186,7 +186,7 @@ async def test_a_past_that_does_not_fit_leaves_no_thread(api):
         await api.create(status, thread_id=wanted, metadata=metadata, supersteps=past)
         await api.get(f"/threads/{wanted}", 404)
     await api.create(thread_id=wanted, metadata={"graph_id": "steps"})
-    assert await api.post(f"/threads/{wanted}/history", {}) == []
+    assert await api.post(f"/threads/{wanted}/history", {"limit": 10}) == []
 
 
 async def test_an_update_merges_metadata(api):
@@ -229,7 +229,7 @@ async def test_a_deleted_thread_leaves_nothing_behind(api):
     assert await checkpoints(api) == 0
     again = await api.create(thread_id=made, metadata={"graph_id": "steps"})
     assert again["values"] is None
-    assert await api.post(f"/threads/{made}/history", {}) == []
+    assert await api.post(f"/threads/{made}/history", {"limit": 10}) == []
 
 
 async def add_cron(api, thread_id):
@@ -295,7 +295,7 @@ async def test_threads_are_found_by_values_ids_and_status(api, three):
         ({"values": {"log": ["two"]}}, [three[0]]),
         ({"values": {"log": ["nowhere"]}}, []),
         ({"status": "interrupted"}, [three[1]]),
-        ({"status": "idle"}, [three[2], three[0]]),
+        ({"status": "idle"}, [three[0], three[2]]),  # the one that ran comes first
         ({"ids": [three[2], unknown()]}, [three[2]]),
         ({"ids": []}, []),
     ):
@@ -336,7 +336,7 @@ async def test_only_what_is_selected_and_extracted_is_given(api):
     body = {"ids": [made], "select": ["thread_id", "status"], "extract": paths}
     (found,) = await api.post("/threads/search", body)
     nothing = dict.fromkeys(("none", "far", "odd", "asked"))
-    there = {"last": "three", "name": "ada", "deep": "x", "whole": {}}
+    there = {"last": "three", "name": "ada", "deep": "x", "whole": {"configurable": {}}}
     assert found == {"thread_id": made, "status": "idle", "extracted": there | nothing}
     (found,) = await api.post("/threads/search", {"ids": [made], "select": ["values"]})
     assert found == {"values": {"log": ["one", "two", "three"]}}
@@ -408,7 +408,8 @@ async def test_a_copy_has_the_past_and_a_future_of_its_own(api):
     there, here = [
         [(state["values"], state["next"], state["checkpoint"]["checkpoint_id"]) for state in states]
         for states in [
-            await api.post(f"/threads/{each}/history", {}) for each in (made, copy["thread_id"])
+            await api.post(f"/threads/{each}/history", {"limit": 10})
+            for each in (made, copy["thread_id"])
         ]
     ]
     assert here == there
@@ -459,13 +460,40 @@ async def test_pruning_may_keep_the_latest_state(api):
     assert await api.post("/threads/prune", body) == {"pruned_count": 1}
     after = await api.get(f"/threads/{made}/state")
     assert (after["values"], after["next"]) == (before["values"], before["next"])
-    assert len(await api.post(f"/threads/{made}/history", {})) == 1
+    assert len(await api.post(f"/threads/{made}/history", {"limit": 10})) == 1
 
 
 async def test_a_busy_thread_is_not_pruned_to_its_latest_state(api):
     made, run_id = await api.underway()
     body = {"thread_ids": [made], "strategy": "keep_latest"}
     assert await api.post("/threads/prune", body) == {"pruned_count": 0}
-    assert len(await api.post(f"/threads/{made}/history", {})) == 3
+    assert len(await api.post(f"/threads/{made}/history", {"limit": 10})) == 3
     await api.runs.cancel(run_id, "interrupt")
     await api.runs.ended(run_id)
+
+
+async def test_pages_of_threads_say_where_the_next_one_begins(api, three):
+    for limit, offset, total, following in (
+        (2, 0, "3", "2"),
+        (2, 1, "3", None),
+        (1, 1, "3", "2"),
+        (10, 0, "3", None),
+    ):
+        wanted = {"limit": limit, "offset": offset, "ids": three}
+        answer = await api.client.post("/threads/search", json=wanted)
+        assert answer.headers["x-pagination-total"] == total
+        assert answer.headers.get("x-pagination-next") == following
+        assert len(answer.json()) == min(limit, 3 - offset)
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/json"]
+)
+async def test_a_body_is_json_whatever_it_says_unless_a_page_sent_it(api, kind):
+    headers = {} if kind is None else {"content-type": kind}
+    body = b'{"metadata": {"of": "curl"}}'
+    made = await api.client.post("/threads", content=body, headers=headers)
+    assert (made.status_code, made.json()["metadata"]) == (200, {"of": "curl"})
+    page = headers | {"origin": "http://localhost:3000"}
+    sent = await api.client.post("/threads", content=body, headers=page)
+    assert sent.status_code == (200 if kind == "application/json" else 422)

@@ -51,7 +51,7 @@ def opened(request, aclient):
     @contextlib.asynccontextmanager
     async def stream(assistant, thread=None):
         made = aclient.threads.stream(thread, assistant_id=assistant, transport=request.param)
-        async with asyncio.timeout(60), made as entered:
+        async with asyncio.timeout(30), made as entered:
             yield entered
 
     return stream

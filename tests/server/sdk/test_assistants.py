@@ -64,8 +64,9 @@ async def test_what_is_given_is_kept(client):
         description="Speaks French",
     )
     assert made["assistant_id"] == mine
-    assert made["config"] == {"tags": ["a"], "configurable": {"lang": "fr"}}
-    assert made["context"] == {"tone": "warm"}
+    settings = {"lang": "fr", "tone": "warm"}
+    assert made["config"] == {"tags": ["a"], "configurable": settings}
+    assert made["context"] == settings
     assert made["metadata"] == labels
     assert (made["name"], made["description"]) == ("French", "Speaks French")
     assert await client.assistants.get(mine) == made
@@ -125,9 +126,21 @@ async def test_an_update_changes_what_it_names(client):
         description="Newer",
     )
     assert changed["graph_id"] == "configured"
-    assert changed["config"] == {"recursion_limit": 7}
+    assert changed["config"] == {"recursion_limit": 7, "configurable": {"tone": "cold"}}
     assert changed["context"] == {"tone": "cold"}
     assert (changed["name"], changed["description"]) == ("New", "Newer")
+
+
+async def test_settings_are_the_same_in_config_and_context(client):
+    made = await client.assistants.create("configured", context={"tone": "warm"})
+    assert made["config"] == {"configurable": {"tone": "warm"}}
+    mine = made["assistant_id"]
+    changed = await client.assistants.update(mine, config={"configurable": {"volume": 2}})
+    assert (changed["config"]["configurable"], changed["context"]) == ({"volume": 2},) * 2
+    changed = await client.assistants.update(mine, context={"tone": "cold"})
+    assert (changed["config"]["configurable"], changed["context"]) == ({"tone": "cold"},) * 2
+    changed = await client.assistants.update(mine, config={"tags": ["x"]})
+    assert (changed["config"], changed["context"]) == ({"tags": ["x"]}, {"tone": "cold"})
 
 
 async def test_every_update_is_a_version_and_the_newest_comes_first(client):

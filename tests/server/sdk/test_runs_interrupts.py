@@ -2,7 +2,6 @@
 
 import httpx
 import pytest
-from langgraph_sdk.errors import UnprocessableEntityError
 
 from .support import collect, data_of, over
 
@@ -46,6 +45,18 @@ async def test_a_plain_answer_is_an_answer(client, asked, answer):
     thread, _ = asked
     result = await client.runs.wait(thread, "ask", command={"resume": answer})
     assert result["answers"] == [answer]
+
+
+@pytest.mark.parametrize("given", [{}, {"topic": "coffee"}])
+async def test_an_answer_wins_over_an_input_beside_it(client, asked, given):
+    thread, _ = asked
+    result = await client.runs.wait(thread, "ask", input=given, command={"resume": "yes"})
+    assert result == {"topic": "tea", "answers": ["yes"]}
+
+
+async def test_a_run_that_stops_before_a_node_asks_nothing(client, thread):
+    result = await client.runs.wait(thread, "steps", input={}, interrupt_before=["two"])
+    assert result == {"log": ["one"]}
 
 
 async def test_an_answer_can_name_its_question(client, asked):
@@ -187,11 +198,12 @@ async def test_a_command_can_send_input_to_a_node(client, thread):
     assert result["log"] == ["one", "two", "three", "two", "three"]
 
 
-async def test_an_empty_command_is_refused(server, thread):
-    body = {"assistant_id": "steps", "command": {"explode": True}}
+@pytest.mark.parametrize("command", [{}, {"explode": True}, None])
+async def test_a_command_that_says_nothing_is_none(server, thread, command):
+    body = {"assistant_id": "steps", "input": {}, "command": command}
     async with httpx.AsyncClient() as http:
-        answer = await http.post(f"{server.url}/threads/{thread}/runs", json=body)
-    assert answer.status_code == UnprocessableEntityError.status_code
+        answer = await http.post(f"{server.url}/threads/{thread}/runs/wait", json=body)
+    assert answer.json() == {"log": ["one", "two", "three"]}
 
 
 async def test_a_question_within_a_subgraph_is_answered_from_outside(client, thread):

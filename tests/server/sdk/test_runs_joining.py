@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import uuid
 
 import httpx
@@ -31,7 +32,7 @@ async def test_a_run_under_way_can_be_joined(client, thread):
     )
     parts = await collect(client.runs.join_stream(thread, run["run_id"], stream_mode="values"))
     assert data_of(parts, "values")[-1]["done"] == [1, 2, 3]
-    assert names_of(parts)[-1] == "end"
+    assert names_of(parts)[-1] == "values"
     assert (await client.runs.get(thread, run["run_id"]))["status"] == "success"
 
 
@@ -51,7 +52,7 @@ async def test_a_stream_goes_on_after_the_last_event_that_was_seen(client, threa
 async def test_nothing_follows_the_end(client, thread, told):
     run, parts = told
     rest = await collect(client.runs.join_stream(thread, run, last_event_id=parts[-1].id))
-    assert names_of(rest) in ([], ["end"])
+    assert rest == []
 
 
 async def test_joining_can_choose_among_the_modes(client, thread, told):
@@ -59,7 +60,7 @@ async def test_joining_can_choose_among_the_modes(client, thread, told):
     values = await collect(
         client.runs.join_stream(thread, run, stream_mode="values", last_event_id="-1")
     )
-    assert {*names_of(values)} <= {"metadata", "values", "end"}
+    assert {*names_of(values)} == {"values"}
     assert data_of(values, "values") == data_of(parts, "values")
     both = await collect(
         client.runs.join_stream(
@@ -79,7 +80,7 @@ async def test_a_background_run_keeps_all_its_modes_for_those_who_join(client, t
         parts = await collect(
             client.runs.join_stream(thread, run["run_id"], stream_mode=mode, last_event_id="-1")
         )
-        assert {*names_of(parts)} == {"metadata", event, "end"}
+        assert {*names_of(parts)} == {event}
 
 
 async def test_a_failed_run_can_be_joined_for_its_error(client, thread):
@@ -146,18 +147,52 @@ async def test_a_joined_run_ends_when_the_listener_leaves_if_asked(client, threa
     assert (await over(client, run))["status"] == "interrupted"
 
 
-async def test_a_client_that_gives_up_waiting_does_not_end_the_run(server, client, thread):
-    async with server.client(timeout=1) as hasty:
+async def _give_up_waiting(server, thread, *, seconds, on_disconnect):
+    body = {"assistant_id": "slow", "input": {"seconds": seconds}, "on_disconnect": on_disconnect}
+    async with httpx.AsyncClient(timeout=1) as hasty:
         with pytest.raises(httpx.ReadTimeout):
-            await hasty.runs.wait(thread, "slow", input={"seconds": 3}, on_disconnect="continue")
+            await hasty.post(f"{server.url}/threads/{thread}/runs/wait", json=body)
+
+
+@pytest.mark.filterwarnings("ignore:Request failed, attempting reconnect")
+async def test_a_client_whose_wait_was_cut_comes_back_for_the_result(server, thread):
+    async with server.client(timeout=2) as hasty:
+        result = await hasty.runs.wait(thread, "slow", input={"seconds": 4})
+    assert "__error__" not in result
+
+
+async def test_waiting_begins_with_the_headers(server, thread):
+    body = {"assistant_id": "slow", "input": {"seconds": 2}}
+    url = f"{server.url}/threads/{thread}/runs/wait"
+    async with httpx.AsyncClient() as http, http.stream("POST", url, json=body) as answer:
+        (run,) = (await http.get(f"{server.url}/threads/{thread}/runs")).json()
+        assert run["status"] in {"pending", "running"}
+        assert answer.headers["location"] == f"/threads/{thread}/runs/{run['run_id']}/join"
+        assert "__error__" not in json.loads(await answer.aread())
+
+
+async def test_joining_a_run_that_failed_gives_its_error(server, client, thread):
+    with pytest.raises(Exception, match="ValueError"):
+        await client.runs.wait(thread, "failing", input={"message": "no luck"})
+    (run,) = await client.runs.list(thread)
+    path = f"/threads/{thread}/runs/{run['run_id']}"
+    async with httpx.AsyncClient(base_url=server.url) as http:
+        answer = await http.get(f"{path}/join")
+    assert answer.json()["__error__"]["error"] == "ValueError"
+    assert answer.headers["location"] == f"{path}/join"
+    assert answer.headers["content-location"] == path
+    told = (await client.threads.get(thread))["error"]
+    assert (told["error"], told["message"]) == ("ValueError", run["error"])
+
+
+async def test_a_client_that_gives_up_waiting_does_not_end_the_run(server, client, thread):
+    await _give_up_waiting(server, thread, seconds=3, on_disconnect="continue")
     (run,) = await client.runs.list(thread)
     assert (await over(client, run))["status"] == "success"
 
 
 async def test_a_client_that_gives_up_waiting_ends_the_run_if_asked(server, client, thread):
-    async with server.client(timeout=1) as hasty:
-        with pytest.raises(httpx.ReadTimeout):
-            await hasty.runs.wait(thread, "slow", input={"seconds": 120}, on_disconnect="cancel")
+    await _give_up_waiting(server, thread, seconds=120, on_disconnect="cancel")
 
     async def stopped():
         (run,) = await client.runs.list(thread)

@@ -40,6 +40,11 @@ async def test_a_stateless_run_streams(client):
     assert [part.data for part in parts if part.event == "values"][-1]["answer"] == "hi"
 
 
+async def test_a_stateless_run_has_nothing_to_resume(client):
+    with pytest.raises(Exception, match="a run without a thread resumes nothing"):
+        await client.runs.wait(None, "echo", command={"resume": "yes"})
+
+
 async def test_a_stateless_run_that_fails_raises_too(client):
     with pytest.raises(Exception, match="ValueError: no"):
         await client.runs.wait(None, "failing", input={"message": "no"})

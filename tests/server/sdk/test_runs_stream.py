@@ -16,7 +16,7 @@ async def streamed(client, thread, graph, **options):
 
 async def test_a_stream_begins_with_its_run_and_says_its_end(client, thread):
     parts = await streamed(client, thread, "echo", input={"text": "hi"})
-    assert names_of(parts) == ["metadata", "values", "values", "end"]
+    assert names_of(parts) == ["metadata", "values", "values"]
     (run,) = await client.runs.list(thread)
     assert parts[0].data["run_id"] == run["run_id"]
     assert parts[0].data["attempt"] == 1
@@ -38,7 +38,7 @@ async def test_values_are_the_whole_state_after_each_step(client, thread):
 
 async def test_updates_are_what_each_node_wrote(client, thread):
     parts = await streamed(client, thread, "steps", input={}, stream_mode="updates")
-    assert names_of(parts) == ["metadata", "updates", "updates", "updates", "end"]
+    assert names_of(parts) == ["metadata", "updates", "updates", "updates"]
     assert data_of(parts, "updates") == [
         {"one": {"log": ["one"]}},
         {"two": {"log": ["two"]}},
@@ -77,7 +77,7 @@ async def test_message_chunks_come_with_where_they_are_from(client, thread):
     parts = await streamed(
         client, thread, "chat", input=said("hello there"), stream_mode="messages-tuple"
     )
-    assert {*names_of(parts)} == {"metadata", "messages", "end"}
+    assert {*names_of(parts)} == {"metadata", "messages"}
     chunks = data_of(parts, "messages")
     assert "".join(chunk["content"] for chunk, _ in chunks) == "You said: hello there"
     assert {metadata["langgraph_node"] for _, metadata in chunks} == {"model"}
@@ -117,7 +117,7 @@ async def test_debug_parts_are_checkpoints_and_tasks_with_their_step(client, thr
 
 async def test_events_are_those_of_langchain(client, thread):
     parts = await streamed(client, thread, "chat", input=said("hello"), stream_mode="events")
-    assert {*names_of(parts)} == {"metadata", "events", "end"}
+    assert {*names_of(parts)} == {"metadata", "events"}
     kinds = {data["event"] for data in data_of(parts, "events")}
     assert kinds >= {
         "on_chain_start",
@@ -128,6 +128,9 @@ async def test_events_are_those_of_langchain(client, thread):
         "on_chat_model_end",
     }
     assert all(data.keys() >= {"name", "run_id", "data"} for data in data_of(parts, "events"))
+    root = [data for data in data_of(parts, "events") if not data["parent_ids"]]
+    ends = [("on_chain_start", "chat"), ("on_chain_end", "chat")]  # its chunks have their modes
+    assert [(data["event"], data["name"]) for data in root] == ends
 
 
 async def test_tools_tell_of_their_calls(client, thread):
@@ -156,7 +159,7 @@ async def test_several_modes_are_one_stream(client, thread):
         input=said("hello"),
         stream_mode=["values", "updates", "messages-tuple", "custom"],
     )
-    assert {*names_of(parts)} == {"metadata", "values", "updates", "messages", "end"}
+    assert {*names_of(parts)} == {"metadata", "values", "updates", "messages"}
     updated, last = data_of(parts, "updates")[-1], data_of(parts, "values")[-1]
     assert updated["model"]["messages"][0]["content"] == last["messages"][-1]["content"]
 
@@ -218,7 +221,7 @@ async def test_a_failing_run_streams_its_error(client, thread):
     (error,) = data_of(parts, "error")
     assert error["error"] == "ValueError"
     assert error["message"] == "no such luck"
-    assert names_of(parts)[-1] in {"error", "end"}
+    assert names_of(parts)[-1] == "error"
     (run,) = await client.runs.list(thread)
     assert run["status"] == "error"
 

@@ -14,6 +14,8 @@ FIELDS = {
     "created_at",
     "parent_checkpoint",
     "interrupts",
+    "checkpoint_id",
+    "parent_checkpoint_id",
 }
 
 
@@ -28,6 +30,7 @@ async def test_the_state_of_a_new_thread_is_empty(client, thread):
     state = await client.threads.get_state(thread)
     assert not state["values"]
     assert (state["next"], state["tasks"]) == ([], [])
+    assert (state["checkpoint"], state["checkpoint_id"], state["created_at"]) == (None, None, None)
     assert await client.threads.get_history(thread) == []
 
 
@@ -57,6 +60,8 @@ async def test_history_tells_every_step_and_the_newest_first(client, walked):
     assert [len(state["values"].get("log", [])) for state in history] == [3, 2, 1, 0, 0]
     for newer, older in itertools.pairwise(history):
         assert newer["parent_checkpoint"]["checkpoint_id"] == older["checkpoint"]["checkpoint_id"]
+        assert newer["parent_checkpoint_id"] == older["checkpoint_id"]
+        assert older["checkpoint"]["checkpoint_id"] == older["checkpoint_id"]
     assert history[-1]["parent_checkpoint"] is None
 
 
@@ -115,6 +120,8 @@ async def test_an_unknown_checkpoint_is_not_found(client, walked):
 async def test_a_state_can_be_written_as_if_a_node_had(client, walked):
     answer = await client.threads.update_state(walked, {"log": ["by hand"]}, as_node="one")
     assert answer["checkpoint"]["thread_id"] == walked
+    assert answer["configurable"] == answer["checkpoint"]
+    assert answer["checkpoint_id"] == answer["checkpoint"]["checkpoint_id"]
     state = await client.threads.get_state(walked)
     assert state["checkpoint"]["checkpoint_id"] == answer["checkpoint"]["checkpoint_id"]
     assert state["values"]["log"] == ["one", "two", "three", "by hand"]

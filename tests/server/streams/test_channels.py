@@ -128,6 +128,15 @@ def test_without_since_a_run_is_told_again_only_if_its_end_was_not_heard(thread,
     assert replay_from(WATCHER, thread) == cursor
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_page_is_told_the_newest_run_though_its_watcher_has_heard_the_end(watched):
+    page = Subscription.of({"channels": ["values", "messages", "lifecycle", "input"]})
+    thread = ThreadFacts(last_seq=9, newest_base=4, watched=watched)
+    assert replay_from(page, thread) == cursor_of(4)
+    assert replay_from(page, ThreadFacts(last_seq=9)) == cursor_of(9)
+    assert not marks_watched(page, thread)
+
+
 def test_with_since_nothing_else_matters():
     assert replay_from(SHARED, ThreadFacts(last_seq=99, newest_base=50, live=True)) == 12
 

@@ -117,7 +117,7 @@ LISTS = {"id": 3, "method": "state.listCheckpoints", "params": {"limit": 0}}
         ({"method": "run.start"}, "invalid_argument", None, "`id` is a whole number"),
         ({"id": True, "method": "run.start"}, "invalid_argument", None, "not True"),
         ({**THIRD, "method": "run.stop"}, "unknown_command", 3, "no command 'run.stop'; there are"),
-        ({**THIRD, "method": []}, "unknown_command", 3, "no command []"),
+        ({**THIRD, "method": []}, "invalid_argument", 3, "`method` is a text"),
         (THIRD, "invalid_argument", 3, "assistant_id: Field required"),
         ({**THIRD, "params": 5}, "invalid_argument", 3, "run.start: params: "),
         ({**THIRD, "method": "subscription.subscribe"}, "invalid_argument", 3, "a subscription is"),
@@ -128,6 +128,7 @@ def test_what_does_not_fit_is_refused_under_the_commands_id(body, code, id, said
     error = refused(body)
     assert (error.code, error.id) == (code, id)
     assert said in error.message
+    assert error.unreadable == (id is None or "`method`" in said)
 
 
 def test_a_refusal_does_not_repeat_what_was_sent():

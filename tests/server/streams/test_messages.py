@@ -50,6 +50,43 @@ def test_text_starts_grows_and_ends():
     ]  # fmt: skip
 
 
+def fed(*pieces):
+    """Feed pieces of messages, each with its id and what called the model."""
+    messages = Messages()
+    found = []
+    for name, node, chunk in pieces:
+        told = {"langgraph_checkpoint_ns": node, "ls_model_name": "m"}
+        piece = jsonable(AIMessageChunk(id=name, **chunk))
+        found += [event for _, event in messages.feed((), [piece, told])]
+    return found
+
+
+LAST = {"content": "", "chunk_position": "last"}
+
+
+@pytest.mark.parametrize("more", ["ai-1", "lc_run--7"])
+def test_one_call_of_a_model_is_one_message_whatever_ids_its_pieces_have(more):
+    events = fed(
+        ("ai-1", "n:1", {"content": "Let "}),
+        (more, "n:1", {"content": "me"}),
+        ("lc_run--7", "n:1", LAST),
+    )
+    assert {event.get("message_id", event.get("id")) for event in events} == {"ai-1"}
+    assert kinds(events).count("message-start") == kinds(events).count("message-finish") == 1
+    assert assembled(events).output.text == "Let me"
+
+
+def test_calls_that_cannot_be_told_apart_get_no_empty_message():
+    events = fed(
+        ("ai-1", "n:1", {"content": "a"}),
+        ("ai-2", "n:1", {"content": "b"}),
+        ("lc_run--7", "n:1", LAST),
+        ("lc_run--8", "n:2", {"content": "c"}),
+    )
+    started = [event["id"] for event in events if event["event"] == "message-start"]
+    assert started == ["ai-1", "ai-2", "lc_run--8"]
+
+
 def test_tool_calls_that_are_spoken_at_the_same_time_are_kept_apart():
     stream = assembled(spoken(
         {"content": "", "tool_call_chunks": [calls('{"a"', id="c1", name="one", index=0)]},

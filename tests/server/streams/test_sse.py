@@ -79,19 +79,24 @@ def test_data_that_is_json_already_is_sent_as_it_is():
     assert frame(None, "custom", b'{"a":1}') == b'event: custom\ndata: {"a":1}\n\n'
 
 
-async def test_a_stream_starts_with_metadata_and_ends_with_end():
+async def test_a_stream_starts_with_metadata_and_has_no_event_for_its_end():
     told = read(SseView(None), await stored(agent()))
     assert plain(told)[0] == ("metadata", {"run_id": "r1", "attempt": 1})
     assert set(names(told[1:-1])) == {"values"}
-    assert plain(told)[-1] == ("end", None)
+    assert "end" not in names(told)
 
 
 async def test_only_the_modes_that_were_asked_for_are_sent():
     events = await stored(agent())
     told = read(SseView(["updates", "custom"]), events)
-    assert set(names(told)) == {"metadata", "updates", "custom", "end"}
+    assert set(names(told)) == {"metadata", "updates", "custom"}
     assert [[*update] for update in of(told, "updates")] == [["model"], ["tools"], ["model"]]
     assert of(told, "custom") == [{"name": "progress", "payload": 1}]
+
+
+async def test_who_knows_the_run_is_not_told_its_name():
+    told = read(SseView(["updates"], metadata=False), await stored(agent()))
+    assert set(names(told)) == {"updates"}
 
 
 async def test_subgraphs_are_left_out_unless_they_are_asked_for():
@@ -197,7 +202,7 @@ def test_what_a_tool_says_on_the_way_and_its_failure_are_told_too():
 
 async def test_lifecycle_tells_of_subgraphs_without_sending_what_is_in_them():
     told = read(SseView(["lifecycle"]), await stored(parent()))
-    assert set(names(told)) == {"metadata", "lifecycle", "end"}
+    assert set(names(told)) == {"metadata", "lifecycle"}
     started, ended = of(told, "lifecycle")
     assert (started["event"], started["graph_name"]) == ("started", "helper")
     assert started["namespace"][0].startswith("child:")
@@ -210,7 +215,7 @@ async def test_interrupts_are_in_values_and_in_updates():
     assert of(told, "updates")[-1]["__interrupt__"][0]["value"] == {"ask": "x"}
 
 
-def test_an_error_is_told_before_the_end():
+def test_an_error_is_told_last():
     events = [
         RunEvent(1, "metadata", (), {"run_id": "r", "attempt": 1}),
         RunEvent(2, "error", (), {"error": "KeyError", "message": "no"}),
@@ -218,17 +223,16 @@ def test_an_error_is_told_before_the_end():
     ]
     assert plain(read(SseView(["values"]), events))[1:] == [
         ("error", {"error": "KeyError", "message": "no"}),
-        ("end", None),
     ]
 
 
 def test_of_several_events_from_one_only_the_last_has_the_number():
-    view = SseView(["messages-tuple", "messages"])
+    view = SseView(["messages"])
     told = view.feed(
         RunEvent(4, "messages", (), [{"type": "human", "id": "h", "content": "x"}, {}])
     )
     assert [(event.id, event.name) for event in told] == [
-        (None, "messages"), (None, "messages/metadata"), ("4", "messages/complete")
+        (None, "messages/metadata"), ("4", "messages/complete")
     ]  # fmt: skip
 
 
@@ -263,3 +267,8 @@ def test_events_of_other_kinds_pass_as_they_are():
         SseEvent("1", "debug", orjson.dumps(debug)),
         SseEvent("2", "events", orjson.dumps(events)),
     ]
+
+
+async def test_messages_as_tuples_take_the_place_of_messages_in_parts():
+    told = read(SseView(["messages-tuple", "messages"]), await stored(agent()))
+    assert {*names(told)} == {"metadata", "messages"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from checkrail.adapters.langchain.lanes import Seen, transforms
 from checkrail.adapters.langchain.usage import Usage
 from checkrail.engine.asks import AnswerLater
 from checkrail.engine.frozen import thaw
+from checkrail.engine.matchers import MODEL_NAMES
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import ToolCall, digest
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("checkrail.langchain")
 
 Message = Mapping[str, Any]
+ModelNames = Mapping[str, str]
+"""What events tell of a model: `model`, `provider`, and the `MODEL_NAMES` that there are."""
 
 
 class Guard:
@@ -46,6 +49,7 @@ class Guard:
         *,
         on_tool: Callable[[dict[str, Any]], None] | None = None,
         journal: Journal | None = None,
+        used: Usage | None = None,
     ) -> None:
         self.scope = scope
         self.on_tool = on_tool
@@ -53,10 +57,11 @@ class Guard:
         self.ended: Ended | None = None
         self.left: AnswerLater | None = None
         self.bridge = Bridge()
-        self.used = Usage()
+        self.used = Usage() if used is None else used
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str], Seen] = {}
         self._injected: dict[str, list[Message]] = {}
+        self._models: dict[str, ModelNames] = {}
         self._under_way: set[Course] = set()
         self._silence: asyncio.Event | None = None
 
@@ -125,6 +130,7 @@ class Guard:
             "calls": [] if self.journal is None else self.journal.keep(tasks),
             "seen": [[*key] for key in plain_ones],
             "injected": {name: thaw(said) for name, said in self._injected.items()},
+            "models": {name: dict(names) for name, names in self._models.items()},
             "retries": self.scope.budget.taken(),
         }
 
@@ -133,7 +139,22 @@ class Guard:
         hooks = transforms(self.scope)
         self._seen = {(name, what): Seen(hooks, None) for name, what in memo["seen"]}
         self._injected = {name: [*said] for name, said in memo["injected"].items()}
+        self._models = dict(memo.get("models", {}))  # memos of earlier versions have none
         self.scope.budget.take_up(memo["retries"])
+
+    def note_model(self, ids: Iterable[str], names: ModelNames) -> None:
+        """Remember whose tool calls these are."""
+        self._models.update(dict.fromkeys(ids, names))
+
+    def tool_ids(self, id: str) -> dict[str, Any]:
+        """Return what events tell of a tool call: its id, and the model that made it."""
+        return {"tool_call_id": id, **self.model_ids(self._models.get(id, {}))}
+
+    def model_ids(self, names: ModelNames) -> dict[str, Any]:
+        """Return what events tell of a model."""
+        ids: dict[str, Any] = dict(names)
+        others = {name: ids.pop(name) for name in MODEL_NAMES if name in ids}
+        return {**ids, "metadata": {**self.scope.context.metadata, **others}} if others else ids
 
     def remember(self, call: ToolCall, seen: Seen) -> None:
         """Keep what was said of a tool call until it is made; it may be made more than once."""

@@ -24,10 +24,19 @@ from checkrail.engine.values import digest
 
 log = logging.getLogger("checkrail.langchain")
 
-_SERDE = JsonPlusSerializer()
+_SERDE = JsonPlusSerializer(allowed_msgpack_modules=None)
+"""Builds messages, commands and values of the standard library, and never any other type.
+
+What it reads may have been handed in by a runner.
+"""
+
+KINDS = ("null", "bytes", "bytearray", "msgpack")
+"""The forms in which it writes; LangGraph's older `json` form is not read here."""
+
 _TASK = "__pregel_task_id"
 _PLACE = "checkpoint_ns"
-_KEEPABLE = (str, int, float, bool, type(None), dict, list, ToolMessage, Command)
+_PLAIN = (str, int, float, bool, type(None))
+_KEEPABLE = (dict, list, ToolMessage, Command)
 
 Kept = dict[str, Any]
 
@@ -106,7 +115,7 @@ class Journal:
     def end(self, slot: Slot, result: Any) -> None:
         """Note what a call gave."""
         slot.result, slot.over = result, True
-        if slot.form is None and not isinstance(result, _KEEPABLE):
+        if slot.form is None and not _can_be_kept(result):
             self._unkept()
 
     def keep(self, tasks: Collection[str]) -> list[Kept]:
@@ -131,6 +140,17 @@ def _place() -> tuple[str, str]:
     return str(known.get(_TASK) or ""), first.partition(":")[2]
 
 
+def _can_be_kept(result: Any) -> bool:
+    """Say whether what a tool gave can be kept; only what is no plain text is looked through."""
+    said = result.content if isinstance(result, ToolMessage) and not result.artifact else result
+    if isinstance(said, _PLAIN):
+        return True
+    try:
+        return isinstance(result, _KEEPABLE) and bool(_written(result))
+    except Unkept:
+        return False
+
+
 def _written(value: Any) -> list[str]:
     try:
         kind, data = _SERDE.dumps_typed(value)
@@ -144,4 +164,6 @@ def _written(value: Any) -> list[str]:
 
 def _read(kept: list[str]) -> Any:
     kind, data = kept
+    if kind not in KINDS:
+        raise ValueError(f"a journal holds no data of the kind {kind!r}, only {', '.join(KINDS)}")
     return _SERDE.loads_typed((kind, base64.b64decode(data)))

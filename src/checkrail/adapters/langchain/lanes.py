@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from checkrail.engine.acting import acting
 from checkrail.engine.binding import SYNC, Entry
 from checkrail.engine.plan import Chain
 from checkrail.engine.points import HookPoint, Lane
@@ -84,8 +83,3 @@ def _said(seen: Seen) -> tuple[Entry, ...]:
         return False
 
     return ((ruling.transform.by, condition, condition, SYNC),)
-
-
-def enforcing(scope: Scope, point: HookPoint, *lanes: Lane) -> bool:
-    """Say whether a hook in these lanes may change or refuse what passes a point."""
-    return any(bound.lane in lanes for bound in acting(scope, point))

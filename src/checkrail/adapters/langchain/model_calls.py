@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from checkrail.adapters.langchain.guard import ModelNames
 from checkrail.agent.models.langchain import model_field, provider_of
 
 UNCHANGEABLE = "deployment_name"
@@ -22,16 +23,22 @@ class ModelCall:
     options: Mapping[str, Any]
     name: str
     streams: bool
+    requested: str | None = None
 
     @property
     def provider(self) -> str | None:
         """Whose model it is."""
         return provider_of(self.model)
 
-    @property
-    def ids(self) -> dict[str, Any]:
-        """What events tell of the model."""
-        return {"model": self.name, "provider": self.provider}
+    def names(self, answered: str | None = None) -> ModelNames:
+        """Return the names of the model: as it is asked, as it was before hooks, as it answered."""
+        told = {
+            "model": self.name,
+            "provider": self.provider,
+            "requested_model": self.requested,
+            "answered_model": None if answered == self.name else answered,
+        }
+        return {name: said for name, said in told.items() if said}
 
     def muted(self) -> ModelCall:
         """Give the call such that the model's own code tells nobody of pieces of its answer."""
@@ -44,12 +51,13 @@ class ModelCall:
 
     def renamed(self, wanted: str) -> ModelCall | None:
         """Give the call to another model of the same provider, or None if that cannot be."""
+        renamed = replace(self, name=wanted, requested=self.requested or self.name)
         if isinstance(self.options.get("model"), str):
-            return replace(self, options={**self.options, "model": wanted}, name=wanted)
+            return replace(renamed, options={**self.options, "model": wanted})
         field = model_field(self.model)
         if field is None or getattr(self.model, UNCHANGEABLE, None):
             return None
-        return replace(self, model=self.model.model_copy(update={field: wanted}), name=wanted)
+        return replace(renamed, model=self.model.model_copy(update={field: wanted}))
 
 
 def name_of(model: Any, options: Mapping[str, Any]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any
 
+from checkrail.adapters.enforcement import enforcing
 from checkrail.adapters.langchain.answers import Form, answering, pieces_of, remade
 from checkrail.adapters.langchain.endings import ending, failing
 from checkrail.adapters.langchain.frames import MODEL, ModelFrame
@@ -16,7 +17,6 @@ from checkrail.adapters.langchain.guard import Guard
 from checkrail.adapters.langchain.journal import Slot
 from checkrail.adapters.langchain.lanes import (
     Seen,
-    enforcing,
     first_half,
     second_half,
     transforms,
@@ -130,7 +130,7 @@ def _before(
     if not guard.scope.has(point):
         return call, None
     shown = request_of(call)
-    verdict = yield Fire(guard.scope, point, shown, call.ids)
+    verdict = yield Fire(guard.scope, point, shown, guard.model_ids(call.names()))
     if verdict.decision in ENDING:
         raise guard.end(ending(verdict, point))
     try:
@@ -168,6 +168,7 @@ def _after(
     """Show what came; give it as hooks left it, or the verdict that wants it asked again."""
     scope, form = guard.scope, asked.form
     if replaced is None and not scope.has(HookPoint.AFTER_LLM_CALL) and not transforms(scope):
+        _note_calls(guard, asked)
         return form.given(asked.held)
     made: dict[int, Any] = {}
     found = [(replaced, [])] if replaced else _read(guard, asked)
@@ -178,6 +179,20 @@ def _after(
         if replaced is not None or not _same(message, passed):
             made[place] = _written(asked, pieces, message, passed)
     return form.changed(asked.held, made) if made else form.given(asked.held)
+
+
+def _note_calls(guard: Guard, asked: Asked) -> None:
+    """Remember which model made the tool calls of an answer that no hook is shown."""
+    for pieces in asked.form.answers(asked.pieces):
+        names = asked.call.names(answering(pieces, asked.call.name))
+        guard.note_model(_call_ids(pieces), names)
+
+
+def _call_ids(pieces: Sequence[Any]) -> Iterator[str]:
+    for piece in pieces:
+        for part in (*piece.tool_calls, *getattr(piece, "tool_call_chunks", ())):
+            if part["id"] is not None:
+                yield part["id"]
 
 
 def _read(guard: Guard, asked: Asked) -> list[tuple[AssistantMessage, list[Any]]]:
@@ -193,15 +208,16 @@ def _read(guard: Guard, asked: Asked) -> list[tuple[AssistantMessage, list[Any]]
 def _passed(
     guard: Guard, message: AssistantMessage, call: ModelCall
 ) -> Generator[Fire | Act, Any, AssistantMessage | Verdict]:
-    point = HookPoint.AFTER_LLM_CALL
+    point, names = HookPoint.AFTER_LLM_CALL, call.names(message.model)
     if guard.scope.has(point):
-        verdict = yield Fire(guard.scope, point, message, call.ids)
+        verdict = yield Fire(guard.scope, point, message, guard.model_ids(call.names()))
         if verdict.decision is Decision.RETRY:
             return verdict  # type: ignore[no-any-return]
         if verdict.decision in ENDING:
             raise guard.end(ending(verdict, point))
         message = _sound(guard, verdict, point)
         guard.inject([made.id for made in message.tool_calls], verdict.inject)
+    guard.note_model([made.id for made in message.tool_calls], names)
     if message.tool_calls and transforms(guard.scope):
         calls = yield from _shown(guard, message)
         message = dataclasses.replace(message, tool_calls=calls)
@@ -231,7 +247,7 @@ def _shown_call(guard: Guard, call: ToolCall) -> Generator[Fire | Act, Any, Tool
     point, hooks, ids = (
         HookPoint.BEFORE_TOOL_CALL,
         transforms(guard.scope),
-        {"tool_call_id": call.id},
+        guard.tool_ids(call.id),
     )
     verdict = yield Fire(first_half(guard.scope), point, call, ids)
     shown: ToolCall = verdict.subject

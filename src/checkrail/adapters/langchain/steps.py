@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkrail.adapters.langchain.frames import ModelFrame, ToolFrame, inside
 from checkrail.engine.asks import AnswerLater
+from checkrail.engine.containment import contained
 from checkrail.engine.points import HookPoint
 from checkrail.engine.scope import Scope
 
@@ -124,7 +125,7 @@ async def run(course: Course, perform: Callable[[Any], Awaitable[Any]]) -> Any:
                 if isinstance(step, Fire):
                     result: Any = await course.fire(step)
                 else:
-                    with acting(step), inside(step.frame):
+                    with acting(step), inside(step.frame), contained():
                         result = await perform(step)
                         step.take(result)
             except Exception as error:  # noqa: BLE001 - the plan says what becomes of it
@@ -143,7 +144,7 @@ def run_sync(course: Course, perform: Callable[[Any], Any]) -> Any:
                 if isinstance(step, Fire):
                     result: Any = course.fire_sync(step)
                 else:
-                    with acting(step), inside(step.frame):
+                    with acting(step), inside(step.frame), contained():
                         result = perform(step)
                         step.take(result)
             except Exception as error:  # noqa: BLE001 - the plan says what becomes of it
@@ -181,7 +182,7 @@ async def _waited(source: Any, act: Act) -> AsyncGenerator[Any]:
     pieces = source.__aiter__()
     try:
         while True:
-            with inside(act.frame):
+            with inside(act.frame), contained():
                 try:
                     piece = await pieces.__anext__()
                 except StopAsyncIteration:
@@ -218,7 +219,7 @@ def _pulled(source: Any, act: Act) -> Generator[Any]:
     pieces = iter(source)
     try:
         while True:
-            with inside(act.frame):
+            with inside(act.frame), contained():
                 try:
                     piece = next(pieces)
                 except StopIteration:

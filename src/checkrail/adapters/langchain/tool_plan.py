@@ -84,7 +84,7 @@ class _Handling:
         if not guard.scope.has(point):
             return None
         scope = second_half(guard.scope, guard.recall(self.call))
-        verdict = yield Fire(scope, point, self.call, {"tool_call_id": self.call.id})
+        verdict = yield Fire(scope, point, self.call, guard.tool_ids(self.call.id))
         self._take(verdict.subject, verdict.hook)
         if verdict.decision is Decision.FAIL:
             raise guard.end(ending(verdict, point))
@@ -124,7 +124,7 @@ class _Handling:
         guard = self.guard
         if not guard.scope.has(point):
             return result
-        verdict = yield Fire(guard.scope, point, result, {"tool_call_id": self.call.id})
+        verdict = yield Fire(guard.scope, point, result, guard.tool_ids(self.call.id))
         if verdict.decision is Decision.FAIL:
             raise guard.end(ending(verdict, point))
         guard.inject([self.call.id], verdict.inject)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from langchain_core.messages.ai import add_usage
@@ -13,16 +13,25 @@ NAMES = ("model_name", "model", "model_id")
 
 
 class Usage:
-    """What the models of a run have used so far; threads may count at the same time."""
+    """What the models of a run have used so far; threads may count at the same time.
 
-    def __init__(self) -> None:
+    `changed` is called after each count, in the thread that counts.
+    """
+
+    def __init__(
+        self,
+        by_model: dict[str, dict[str, Any]] | None = None,
+        changed: Callable[[], object] = lambda: None,
+    ) -> None:
         self._lock = threading.Lock()
-        self.by_model: dict[str, dict[str, Any]] = {}
+        self._changed = changed
+        self.by_model: dict[str, dict[str, Any]] = {} if by_model is None else by_model
 
     def add(self, name: str, used: Any) -> None:
         """Count what one call has used."""
         with self._lock:
             self.by_model[name] = added(self.by_model.get(name), used)
+        self._changed()
 
 
 def added(total: Any, more: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ async def judged(call: Call, response: Any) -> Body | None:
 def _read(call: Call, body: Body) -> AssistantMessage | None:
     """Read an answer; None: it is odd, but nobody has to see it before the caller does."""
     try:
-        return call.counted(call.format.read_answer(body))
+        return call.counted(call.sent, call.format.read_answer(body))
     except UnreadableError as error:
         if call.judge.holds() == "nothing":
             log.warning("an answer is passed on unread: it is not as its API is: %s", error)

@@ -8,10 +8,11 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, NoReturn
 
 from checkrail.adapters.litellm.identity import ids_of
-from checkrail.adapters.litellm.models import cost_of, provider_of
-from checkrail.adapters.litellm.requests import body_of
+from checkrail.adapters.litellm.models import cost_of, provider_called, provider_of
+from checkrail.adapters.litellm.requests import LOGGED, body_of, metadata_of
+from checkrail.builtin.budget import HAS_PRICE
 from checkrail.engine.values import AssistantMessage, ModelRequest
-from checkrail.gateway.costs import priced
+from checkrail.gateway.costs import may_have_price, priced
 from checkrail.gateway.formats.base import Body, Format, Refusal, UnreadableError
 from checkrail.gateway.judging import POINTS, BlockedTool, Judge
 from checkrail.gateway.memory import Memory
@@ -56,6 +57,7 @@ class Hooks:
             raise Refused(Refusal(400, str(error), "invalid_request")) from None
         request = dataclasses.replace(request, provider=provider_of(request.model))
         call = Call(self, form, body, request, ids_of(data, key))
+        call.judge.note_metadata(metadata_of(data))
         call.passes_through = passes_through
         return call
 
@@ -76,7 +78,18 @@ class Call:
         self.keep_alive = hooks.settings.keep_alive_seconds
         known = {**ids, "model": request.model, "provider": request.provider}
         scope = hooks.registry.scope(**known)
+        scope.notes[HAS_PRICE] = self._has_price
         self.judge = Judge(scope, memory=hooks.memory, blocked_tool=hooks.blocked_tool)
+
+    def _has_price(self, model: str) -> bool:
+        if may_have_price(model, self._hooks.settings.prices):
+            return True
+        return cost_of({"input_tokens": 1000, "output_tokens": 1000}, model) is not None
+
+    def note_provider(self, data: Mapping[str, Any]) -> None:
+        """Let hooks on the answer see the provider that was called in the end."""
+        if (provider := provider_called(data.get(LOGGED))) is not None:
+            self.sent = dataclasses.replace(self.sent, provider=provider)
 
     def check(self) -> None:
         """Refuse to ask for an answer that goes past the hooks that have to see it."""
@@ -90,12 +103,12 @@ class Call:
             told = f"{must_see}, and see none of a pass-through route: ask {self.format.path}"
             raise Refused(Refusal(403, told, "not_supported"))
 
-    def counted(self, message: AssistantMessage) -> AssistantMessage:
-        """Give an answer with what it cost: by the prices of the file, or by LiteLLM's."""
-        model = message.model or self.sent.model
-        usage = priced(message.usage, model, self._hooks.settings.prices)
+    def counted(self, request: ModelRequest, message: AssistantMessage) -> AssistantMessage:
+        """Return an answer with what it cost: by the prices of the file, or by LiteLLM's."""
+        names = (request.model, message.model)
+        usage = priced(message.usage, names, self._hooks.settings.prices)
         if usage and "cost" not in usage:
-            cost = cost_of(usage, model, self.sent.model)
+            cost = cost_of(usage, *names)
             usage = usage if cost is None else {**usage, "cost": cost}
         return message if usage is message.usage else dataclasses.replace(message, usage=usage)
 

@@ -19,6 +19,16 @@ def provider_of(model: str | None) -> str | None:
     return prefix if slash and not found else None
 
 
+def provider_called(logged: Any) -> str | None:
+    """Return whom LiteLLM has called in the end, which may be one to fall back to, if it says so.
+
+    `logged` is the object that it logs a call with.
+    """
+    details = getattr(logged, "model_call_details", None)
+    found = details.get("custom_llm_provider") if isinstance(details, Mapping) else None
+    return found if isinstance(found, str) and found else None
+
+
 def cost_of(usage: Mapping[str, Any], *models: str | None) -> float | None:
     """Reckon what tokens cost in USD by LiteLLM's prices; None: it has none."""
     reckon: Any = getattr(sys.modules.get("litellm"), "cost_per_token", None)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from checkrail.gateway.formats.base import Format, Refusal
 from checkrail.gateway.formats.json_bytes import write_json
 from checkrail.gateway.formats.messages import Messages
 from checkrail.gateway.formats.responses import Responses
+from checkrail.gateway.headers import retry_after
 from checkrail.gateway.sse import event
 
 
@@ -18,6 +22,7 @@ class CallRefusedError(Exception):
         self.type = form.error(refusal)["error"]["type"]
         self.code = refusal.code or str(refusal.status)
         self.param = None
+        self.headers = _headers(refusal)
         super().__init__(refusal.message)
 
 
@@ -27,11 +32,26 @@ def refused_before(form: Format, refusal: Refusal, *, plain: bool = False) -> Ex
     LiteLLM tells the status in place of a code; ours is in the `provider_specific_fields`, but on
     routes that write errors in a `plain` way.
     """
+    if not plain and form.name == Messages.name and refusal.retry_after is not None:
+        return _with_headers(form, refusal)
     if plain or form.name == Messages.name:
         return CallRefusedError(form, refusal)
     from fastapi import HTTPException  # LiteLLM's proxy has it
 
-    return HTTPException(refusal.status, detail=form.error(refusal))
+    return HTTPException(refusal.status, form.error(refusal), _headers(refusal))
+
+
+def _with_headers(form: Format, refusal: Refusal) -> Exception:
+    """Return what to raise on a route that takes headers from LiteLLM's own errors alone."""
+    kind: Any = importlib.import_module("litellm.proxy._types").ProxyException
+    error = CallRefusedError(form, refusal)
+    raised: Exception = kind(error.message, error.type, None, refusal.status, error.headers)
+    return raised
+
+
+def _headers(refusal: Refusal) -> dict[str, str]:
+    wait = retry_after(refusal.retry_after)
+    return {} if wait is None else {"Retry-After": wait}
 
 
 def not_here(told: str) -> Exception:

@@ -135,6 +135,8 @@ class Seams:
     def _found(self, data: dict[str, Any], key: Any) -> Call | None:
         """Find the call that is answered; one that nobody knows is judged all the same."""
         known = self._waiting.take(data)
+        if known is not None:
+            known.note_provider(data)
         if known is not None or not self._hooks.any():
             return known
         form = format_at(_route(key))

@@ -7,7 +7,8 @@ from typing import Any
 
 from checkrail.agent.models.arguments import json_object, read_calls
 from checkrail.agent.models.checked import count_in, counts_in, list_in, object_in, text_in
-from checkrail.agent.models.sdk_errors import ErrorAnswer, InvalidAnswer
+from checkrail.agent.models.sdk_errors import ErrorAnswer, InvalidAnswer, missing_end
+from checkrail.agent.models.stop_reasons import read_stop_reason
 from checkrail.engine.values import AssistantMessage
 
 GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
@@ -57,7 +58,7 @@ class AnthropicDraft:
     def finished(self) -> AssistantMessage:
         """Give the answer, if the stream came to its end."""
         if not (self._stop or self._ended):
-            raise InvalidAnswer("its stream ended before the answer did")
+            raise missing_end(begun=bool(self._blocks))
         return self._message()
 
     def _begin(self, answer: Mapping[str, Any]) -> None:
@@ -109,10 +110,8 @@ class AnthropicDraft:
         ]
         calls, metadata = read_calls(uses)
         metadata |= self._metadata
-        content = self._content()
-        return AssistantMessage(
-            content, calls, self._model, self.usage, self._stop or None, metadata
-        )
+        stop = read_stop_reason(self._stop, calls=bool(calls))
+        return AssistantMessage(self._content(), calls, self._model, self.usage, stop, metadata)
 
     def _content(self) -> str | list[dict[str, Any]]:
         parts = [

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from checkrail.agent.messages import text_of
 from checkrail.agent.models.foreign_errors import understood
-from checkrail.agent.models.langchain_messages import langchain_messages, read_answer, usage_of
+from checkrail.agent.models.langchain_clients import LangChainClients
+from checkrail.agent.models.langchain_messages import (
+    check_stream_end,
+    langchain_messages,
+    read_answer,
+    read_text,
+    usage_of,
+)
 from checkrail.agent.models.model import ModelError
 from checkrail.agent.models.sdk_errors import Asked
 from checkrail.agent.models.sdk_model import SHORTEST_SECRET
@@ -32,7 +39,8 @@ class LangChainModel:
     """A LangChain chat model, asked by the loop; `params` are bound to each call.
 
     A request may name another model of the same provider: it goes to a copy of the chat model with
-    that name. Retries, timeouts, callbacks and tracing are the chat model's own.
+    that name. Retries, timeouts, callbacks and tracing are the chat model's own. Chat models of
+    OpenAI's have connections for each event loop, which `aclose` closes.
     """
 
     def __init__(
@@ -55,38 +63,45 @@ class LangChainModel:
         self.name = name or (getattr(chat_model, field) if field else type(chat_model).__name__)
         self.provider = provider or provider_of(chat_model)
         self.params: Mapping[str, Any] = freeze(params)
+        self._clients = LangChainClients(chat_model)
 
     def __repr__(self) -> str:
         return f"LangChainModel({self.name!r})"
 
     async def complete(self, request: ModelRequest) -> AssistantMessage:
         """Give the whole answer, or raise `ModelError`."""
-        bound, messages = self._prepared(request)
+        bound, messages = await self._prepared(request)
         with self._failures(request, []):
             return read_answer([await bound.ainvoke(messages)], self._asked(request).model)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[str | AssistantMessage]:
         """Give the answer's text as it comes, and at last the whole answer."""
-        bound, messages = self._prepared(request)
+        bound, messages = await self._prepared(request)
         chunks: list[AIMessage] = []
         with self._failures(request, chunks):
             async with aclosing(bound.astream(messages)) as pieces:  # type: ignore[type-var]
-                async for chunk in pieces:
+                while (chunk := await _next_chunk(pieces)) is not None:
                     chunks.append(chunk)
-                    if text := text_of(chunk.content):
+                    if text := read_text(chunk):
                         yield text
+            check_stream_end(chunks)
             yield read_answer(chunks, self._asked(request).model)
 
-    def _prepared(self, request: ModelRequest) -> tuple[Runnable[Any, AIMessage], list[Any]]:
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; asked again, it makes new ones."""
+        await self._clients.aclose()
+
+    async def _prepared(self, request: ModelRequest) -> tuple[Runnable[Any, AIMessage], list[Any]]:
         try:
-            return self._bound(request), langchain_messages(request.messages)
+            chat_model = await self._clients.localize(self._named(request))
+            return self._bound(chat_model, request), langchain_messages(request.messages)
         except ModelError:
             raise
         except Exception as error:  # noqa: BLE001 - an integration may raise anything
             raise self._asked(request).failure(error) from None
 
-    def _bound(self, request: ModelRequest) -> Runnable[Any, AIMessage]:
-        bound: Any = _with_usage(self._named(request))
+    def _bound(self, chat_model: BaseChatModel, request: ModelRequest) -> Runnable[Any, AIMessage]:
+        bound: Any = _with_usage(chat_model)
         tools: list[Any] = thaw(request.tools)
         params = _params(bound, thaw(request.params), tools)
         with_tools = {name: params.pop(name) for name in TOOL_PARAMS if name in params}
@@ -125,6 +140,20 @@ class LangChainModel:
         except Exception as error:  # noqa: BLE001 - a provider's SDK may raise anything
             # The provider's error may name the key, and so may the errors beneath it.
             raise self._asked(request).failure(understood(error), usage_of(chunks)) from None
+
+
+async def _next_chunk(pieces: AsyncIterator[AIMessage]) -> AIMessage | None:
+    """Return the next chunk of a stream, None at its end.
+
+    Raise `CancelledError` if the stream swallowed a cancellation: `langchain_openai` waits for each
+    chunk with `asyncio.wait_for`, which does so before Python 3.12 if a chunk comes just then.
+    """
+    task = asyncio.current_task()
+    cancels = 0 if task is None else task.cancelling()
+    chunk = await anext(pieces, None)
+    if task is not None and task.cancelling() > cancels:
+        raise asyncio.CancelledError
+    return chunk
 
 
 def model_field(chat_model: BaseChatModel) -> str | None:

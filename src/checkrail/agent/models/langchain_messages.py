@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from checkrail.agent.messages import text_of
 from checkrail.agent.models.arguments import read_calls
-from checkrail.agent.models.sdk_errors import InvalidAnswer
+from checkrail.agent.models.openai_refusals import REFUSAL
+from checkrail.agent.models.sdk_errors import InvalidAnswer, missing_end
+from checkrail.agent.models.stop_reasons import read_stop_reason
 from checkrail.agent.usage import added
 from checkrail.engine.frozen import thaw
 from checkrail.engine.values import AssistantMessage
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 MODELS = ("model_name", "model", "model_id")
 STOPS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 """What providers call it in the metadata of a response."""
+
+PROVIDER = ("model_provider",)
 
 CALLS = frozenset(
     ["tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call"],
@@ -41,17 +45,55 @@ def _with_status(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
+def check_stream_end(chunks: Sequence[AIMessage]) -> None:
+    """Raise `InvalidAnswer` if a provider's stream ended without saying why.
+
+    Integrations name the provider in each chunk, and the stop reason in one of the last. Chat
+    models that name no provider, such as fakes, need not give a reason.
+    """
+    if _told(chunks, PROVIDER) is not None and _told(chunks, STOPS) is None:
+        raise missing_end(begun=True)
+
+
+def read_text(chunk: AIMessage) -> str:
+    """Return the text of a piece of a stream; that of a refusal counts."""
+    return text_of(read_content(chunk.content))
+
+
 def read_answer(pieces: Sequence[AIMessage], model: str) -> AssistantMessage:
     """Read an answer that came as one message, or as the chunks of a stream."""
     answer = _added_up(pieces)
-    content = read_content(answer.content)
-    stop = _told(pieces, STOPS)
-    refusal = answer.additional_kwargs.get("refusal")
-    if refusal and not content:
-        content, stop = refusal, "refusal"
+    parts = answer.content if isinstance(answer.content, list) else [answer.content]
+    told = {"type": REFUSAL, REFUSAL: answer.additional_kwargs.get(REFUSAL)}  # of the chat API
+    if _refusal_in(told):
+        parts = [*parts, told]
+    content = read_content(parts)
+    reason = REFUSAL if any(map(_refusal_in, parts)) else _stop_reason(pieces)
     calls, metadata = read_calls(_calls(answer))
+    stop = read_stop_reason(reason, calls=bool(calls))
     named = _told(pieces, MODELS) or model
     return AssistantMessage(content, calls, named, usage_of(pieces), stop, metadata)
+
+
+def _refusal_in(part: Any) -> str:
+    """Return the text of a part that is a refusal, in the forms that LangChain gives it."""
+    if isinstance(part, dict) and part.get("type") == "non_standard":
+        part = part.get("value")
+    if not isinstance(part, dict) or part.get("type") != REFUSAL:
+        return ""
+    refusal = part.get(REFUSAL)
+    return refusal if isinstance(refusal, str) else ""
+
+
+def _stop_reason(pieces: Sequence[AIMessage]) -> str | None:
+    """Return the provider's stop reason; the Responses API says apart why an answer is cut."""
+    reason = _told(pieces, STOPS)
+    if reason != "incomplete":
+        return reason
+    found = (piece.response_metadata.get("incomplete_details") for piece in reversed(pieces))
+    details = next((each for each in found if isinstance(each, Mapping)), {})
+    cause = details.get("reason")
+    return cause if isinstance(cause, str) else reason
 
 
 def _added_up(pieces: Sequence[Any]) -> Any:
@@ -98,9 +140,14 @@ def read_content(content: str | list[Any]) -> str | list[Any]:
     """Read what an answer says, without what it calls: text, if there is nothing but text."""
     if isinstance(content, str):
         return content
-    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    parts = [_as_part(part) for part in content]
     kept = [_without_index(part) for part in parts if part.get("type") not in CALLS]
     return text_of(kept) if all(_is_text(part) for part in kept) else kept
+
+
+def _as_part(part: str | dict[str, Any]) -> dict[str, Any]:
+    text = part if isinstance(part, str) else _refusal_in(part)
+    return {"type": "text", "text": text} if text or isinstance(part, str) else part
 
 
 def _without_index(part: dict[str, Any]) -> dict[str, Any]:

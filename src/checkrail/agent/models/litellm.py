@@ -6,8 +6,9 @@ import asyncio
 import dataclasses
 import importlib
 import random
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
@@ -15,11 +16,24 @@ from checkrail.agent.models.foreign_errors import beneath, understood
 from checkrail.agent.models.litellm_answer import LiteLLMDraft, with_thinking_blocks
 from checkrail.agent.models.model import ModelError
 from checkrail.agent.models.openai import OpenAIModel
-from checkrail.agent.models.sdk_errors import Asked
+from checkrail.agent.models.openai_refusals import REFUSAL, RefusalsAsText
+from checkrail.agent.models.sdk_errors import Asked, missing_end
+from checkrail.config.agent_models import address_variable, leads_elsewhere, local_address
 from checkrail.engine.extras import MissingExtraError
 from checkrail.engine.values import ModelRequest
 
 FIRST_PAUSE = 0.5
+_CONNECTION = re.compile(
+    r"base|url|endpoint|host|key|(?:^|_)token$|secret|credential|proxy|client|header|http|ssl|cert"
+    r"|fallback|model_list|provider|deployment|litellm|callback|router|region|project|organization"
+    r"|^(?:api|aws|azure|vertex|extra)_",
+    re.IGNORECASE,
+)
+"""Params by which LiteLLM is told where a model is, who asks, and what else to call."""
+
+_PASSED_ON = ("extra_body", "extra_headers")
+"""Params whose members go to the provider; it is for these that they are looked through."""
+
 LONGEST_PAUSE = 60.0
 """How long to wait before asking again, in seconds."""
 
@@ -72,11 +86,12 @@ class LiteLLMModel(OpenAIModel):
                     raise told from told.__cause__
                 pause = _pause(error, tried)
             else:
-                return _Pieces(answer) if arguments.get("stream") else answer
+                return _Pieces(answer, self._sdk) if arguments.get("stream") else answer
             await asyncio.sleep(pause)
             tried += 1
 
     def _arguments(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+        self._check(request)
         if "claude" in (request.model or self.name):
             messages = [with_thinking_blocks(message) for message in request.messages]
             request = dataclasses.replace(request, messages=messages)
@@ -89,15 +104,42 @@ class LiteLLMModel(OpenAIModel):
         given = {name: value for name, value in connection.items() if value is not None}
         return given | super()._arguments(request, stream=stream)
 
+    def _check(self, request: ModelRequest) -> None:
+        """Refuse what a hook put into a request that would send it, and the key, elsewhere."""
+        name = request.model or self.name
+        if name != self.name and leads_elsewhere("litellm", name):
+            told = f"a hook named the model {name[:60]!r}, whose name may lead elsewhere"
+            raise ModelError(f"{told}. Name it without an address")
+        address = local_address("litellm", name)
+        if address is not None and name.partition("/")[0] != self.name.partition("/")[0]:
+            told = f"a hook named the model {name[:60]!r}, which would be looked for at {address}"
+            raise ModelError(f"{told}. If it may be, set {address_variable(name)}")
+        for key, value in request.params.items():
+            if _says_where(key, value) and (key not in self.params or self.params[key] != value):
+                told = f"a hook put `{key[:60]}` into the params of the model {self.name!r}"
+                remedy = "Give it where the model is made: hooks may change how it answers"
+                raise ModelError(f"{told}, which may say where it is. {remedy}")
+
     def _draft(self, model: str) -> LiteLLMDraft:
         return LiteLLMDraft(model)
 
 
-class _Pieces:
-    """A stream of LiteLLM's, which is closed and fails as those of SDKs do."""
+def _says_where(key: str, value: Any) -> bool:
+    """Return whether a param may say where a model is, or who asks."""
+    if key in _PASSED_ON and isinstance(value, Mapping):
+        return any(_CONNECTION.search(name) or "auth" in name.lower() for name in value)
+    return _CONNECTION.search(key) is not None
 
-    def __init__(self, stream: Any) -> None:
+
+class _Pieces:
+    """A stream of LiteLLM's, which is closed, ends and fails as those of SDKs do."""
+
+    def __init__(self, stream: Any, sdk: Any) -> None:
         self._stream = stream
+        self._begun = False
+        self._refusals = RefusalsAsText(getattr(stream, "completion_stream", None))
+        if isinstance(self._refusals.stream, sdk.AsyncStream):
+            stream.completion_stream = self._refusals
 
     def __aiter__(self) -> Self:
         return self
@@ -105,12 +147,31 @@ class _Pieces:
     async def __anext__(self) -> Any:
         handled = sys.exception()
         try:
-            return await anext(self._stream)
+            piece = await anext(self._stream)
         except StopAsyncIteration:
+            if not self._has_ended():
+                raise missing_end(begun=self._begun) from None
             raise
         except Exception as error:  # noqa: BLE001 - LiteLLM speaks for many SDKs
             told = _plainly(error, handled)
             raise told from told.__cause__
+        if self._refusals.refused:
+            self._mark_refused(piece)
+        deltas = (choice.delta for choice in piece.choices)
+        self._begun |= any(delta.content or delta.tool_calls for delta in deltas)
+        return piece
+
+    def _has_ended(self) -> bool:
+        """Return whether the provider gave a stop reason: LiteLLM makes one up where it did not."""
+        names = ("received_finish_reason", "intermittent_finish_reason")
+        given = [getattr(self._stream, name) for name in names if hasattr(self._stream, name)]
+        return not given or any(given)
+
+    def _mark_refused(self, piece: Any) -> None:
+        """Name the stop reason a refusal, for which LiteLLM has another word."""
+        for choice in piece.choices:
+            if choice.finish_reason:
+                choice.finish_reason = REFUSAL
 
     async def close(self) -> None:
         await self._stream.aclose()

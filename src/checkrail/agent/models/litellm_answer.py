@@ -10,7 +10,6 @@ from checkrail.agent.messages import is_parts
 from checkrail.agent.models.checked import list_in, object_in, text_in
 from checkrail.agent.models.openai_answer import OpenAIDraft
 from checkrail.agent.models.openai_messages import THINKING
-from checkrail.agent.models.sdk_errors import InvalidAnswer
 from checkrail.engine.values import AssistantMessage
 
 BLOCKS = "thinking_blocks"
@@ -34,11 +33,12 @@ class LiteLLMDraft(OpenAIDraft):
         return super().add(piece)
 
     def finished(self) -> AssistantMessage:
-        """Give the answer, unless there was none: LiteLLM ends every stream as if it were one."""
-        message = self._thought(super().finished())
-        if self.usage is None and not (message.content or message.tool_calls):
-            raise InvalidAnswer("there was nothing in its stream")
-        return message
+        """Give the answer, if the stream came to its end."""
+        return self._thought(super().finished())
+
+    def _refusal(self, said: Mapping[str, Any]) -> Any:
+        own = object_in(said.get("provider_specific_fields"), "what its provider adds")
+        return said.get("refusal") or own.get("refusal")
 
     def _think(self, answer: Mapping[str, Any], where: str) -> None:
         for choice in list_in(answer.get("choices"), "its choices")[:1]:

@@ -8,7 +8,8 @@ from typing import Any
 from checkrail.agent.messages import is_parts, text_of
 from checkrail.agent.models.arguments import read_calls
 from checkrail.agent.models.checked import count_in, counts_in, list_in, object_in, text_in
-from checkrail.agent.models.sdk_errors import ErrorAnswer, InvalidAnswer
+from checkrail.agent.models.sdk_errors import ErrorAnswer, InvalidAnswer, missing_end
+from checkrail.agent.models.stop_reasons import read_stop_reason
 from checkrail.engine.values import AssistantMessage
 
 REASONING = ("reasoning_content", "reasoning")
@@ -33,6 +34,8 @@ class OpenAIDraft:
         choice = self._choice(answer)
         if choice is None:
             raise InvalidAnswer("it has no choices")
+        if choice.get("message") is None:
+            raise InvalidAnswer("its choice has no message")
         self._take(choice, "message")
         return self._message()
 
@@ -44,7 +47,7 @@ class OpenAIDraft:
     def finished(self) -> AssistantMessage:
         """Give the answer, if the stream came to its end."""
         if not self._stop:
-            raise InvalidAnswer("its stream ended before the answer did")
+            raise missing_end(begun=any((*self._texts, *self._thoughts, *self._calls)))
         return self._message()
 
     def _choice(self, answer: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -58,7 +61,7 @@ class OpenAIDraft:
 
     def _take(self, choice: Mapping[str, Any], where: str) -> str:
         said = object_in(choice.get(where), f"the {where} of its choice")
-        refusal = text_in(said.get("refusal"), "its refusal")
+        refusal = text_in(self._refusal(said), "its refusal")
         text = _content(said.get("content")) + refusal
         thoughts = (text_in(said.get(name), "its reasoning") for name in REASONING)
         self._texts.append(text)
@@ -68,6 +71,9 @@ class OpenAIDraft:
         for position, piece in enumerate(list_in(said.get("tool_calls"), "its tool calls")):
             self._call(object_in(piece, "a tool call"), position).add(piece)
         return text
+
+    def _refusal(self, said: Mapping[str, Any]) -> Any:
+        return said.get("refusal")
 
     def _call(self, piece: Mapping[str, Any], position: int) -> _Call:
         """Find the call that a piece belongs to; not every endpoint numbers them, or rightly."""
@@ -82,7 +88,7 @@ class OpenAIDraft:
         calls, metadata = read_calls(call.read() for call in self._calls)
         if thoughts := "".join(self._thoughts):
             metadata["reasoning"] = thoughts
-        stop = "refusal" if self._refused else self._stop or None
+        stop = read_stop_reason("refusal" if self._refused else self._stop, calls=bool(calls))
         text = "".join(self._texts)
         return AssistantMessage(text, calls, self._model, self.usage, stop, metadata)
 

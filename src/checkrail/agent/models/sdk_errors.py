@@ -62,12 +62,31 @@ BY_CLASS: dict[str, FailureKind] = {
     "EndOfStream": "unreachable",
 }
 
-BROKEN = ("CloseError", "ReadError", "RemoteProtocolError", "WriteError")
-"""What a connection raises that was there before."""
+BROKEN = frozenset(
+    [
+        *("CloseError", "ReadError", "RemoteProtocolError", "WriteError"),
+        *("BrokenPipeError", "ConnectionAbortedError", "ConnectionResetError", "EndOfStream"),
+        *("ClientPayloadError", "ServerDisconnectedError"),  # of aiohttp, which LiteLLM uses
+        "UnfinishedAnswer",
+    ],
+)
+"""What a connection raises that was there before, and a stream that it cut off."""
+
+BROKEN_REMEDY = "Try again; if it keeps happening, check the network and any proxy on the way"
 
 
 class InvalidAnswer(ValueError):
     """An answer is not of the shape that its API promises."""
+
+
+class UnfinishedAnswer(InvalidAnswer):
+    """An answer had begun, and its stream ended before it did."""
+
+
+def missing_end(*, begun: bool) -> InvalidAnswer:
+    """Return the error of a stream without its end; one that had not begun may be no answer."""
+    kind = UnfinishedAnswer if begun else InvalidAnswer
+    return kind("its stream ended before the answer did")
 
 
 class ErrorAnswer(Exception):
@@ -97,8 +116,8 @@ class Asked:
         status = _status(error, body)
         kind = _kind(error, status, body)
         happened, remedy = BY_KIND[kind]
-        if type(_beneath(error)).__name__ in BROKEN:
-            happened = "broke off"
+        if _is_dropped(error):
+            happened, remedy = "broke off", BROKEN_REMEDY
         if status is not None:
             happened = f"answered {status}"
             remedy = BY_STATUS.get(status, CHANGE if status < 500 else LATER).format(key=self.key)
@@ -142,9 +161,26 @@ def _kind(error: Exception, status: int | None, body: Any) -> FailureKind:
     if isinstance(body, Mapping):
         named = (BY_TYPE.get(body.get(name)) for name in ("type", "code"))
         return next((kind for kind in named if kind), "error")
-    classes = (*type(_beneath(error)).__mro__, *type(error).__mro__)
-    kinds = (BY_CLASS.get(found.__name__) for found in classes)
+    names = [*_class_names(_beneath(error)), *_class_names(error)]
+    kinds = (BY_CLASS.get(name) for name in names)
     return next((kind for kind in kinds if kind), "error")
+
+
+def _is_dropped(error: BaseException) -> bool:
+    """Return whether a connection was there, and broke: SDKs and frameworks wrap what says so."""
+    link: BaseException | None = error
+    while link is not None:
+        names = _class_names(link)
+        if "ConnectError" in names:
+            return False
+        if BROKEN.intersection(names):
+            return True
+        link = link.__cause__
+    return False
+
+
+def _class_names(error: BaseException) -> list[str]:
+    return [found.__name__ for found in type(error).__mro__]
 
 
 def _beneath(error: Exception) -> BaseException:

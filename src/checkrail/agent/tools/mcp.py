@@ -18,12 +18,18 @@ from checkrail.engine.errors import suggestion
 from checkrail.engine.extras import needs
 from checkrail.engine.frozen import thaw
 from checkrail.engine.matchers import compiled, patterns
+from checkrail.engine.outcomes import UNSET, Unset
 
 if TYPE_CHECKING:
+    from checkrail.actions.outbound import Outbound
     from checkrail.agent.tools.mcp_connection import Connection
     from checkrail.agent.tools.mcp_servers import Server
 
 CALL_SECONDS = 300.0
+"""How long a call may take, unless `timeout` is given."""
+
+ANSWER_SECONDS = 30.0
+"""How long connecting and listing the tools may take, unless `timeout` is given."""
 
 
 class MCPTool(Tool):
@@ -58,10 +64,13 @@ class MCPTools:
         *,
         prefix: str = "",
         include: str | Iterable[str] = "*",
-        timeout: float | None = CALL_SECONDS,
+        timeout: float | Unset | None = UNSET,
     ) -> None:
-        check_timeout(f"MCPTools({server.label})", timeout)
-        self.timeout = timeout
+        self.timeout = CALL_SECONDS if isinstance(timeout, Unset) else timeout
+        check_timeout(f"MCPTools({server.label})", self.timeout)
+        self._answer_seconds = ANSWER_SECONDS
+        if not isinstance(timeout, Unset) and timeout is not None:
+            self._answer_seconds = timeout
         self._server = server
         self._prefix = prefix
         self._include = {str(pattern): compiled(pattern) for pattern in patterns(include)}
@@ -130,7 +139,9 @@ class MCPTools:
             if found is None or found.lost:
                 live = self._connections.items()
                 self._connections = {loop: it for loop, it in live if not loop.is_closed()}
-                found = self._connections[here] = Connection(self._server, self._tasks)
+                found = self._connections[here] = Connection(
+                    self._server, self._tasks, self._answer_seconds
+                )
             return found
 
     def _made(self, listed: Sequence[Any]) -> list[Tool]:
@@ -152,12 +163,13 @@ def mcp_stdio(
     cwd: str | Path | None = None,
     prefix: str = "",
     include: str | Iterable[str] = "*",
-    timeout: float | None = CALL_SECONDS,
+    timeout: float | Unset | None = UNSET,
 ) -> MCPTools:
     """Give the tools of an MCP server that is started as a program.
 
     Of this process's environment it gets little more than HOME and PATH: name in `env` what it
     needs. `include` are globs of the server's own names; `prefix` goes before them for the model.
+    `timeout` limits each call, and connecting with listing the tools: 300 and 30 s unless given.
     """
     with needs("mcp", "an MCP server", "mcp"):
         from checkrail.agent.tools.mcp_servers import StdioServer
@@ -172,11 +184,14 @@ def mcp_http(
     headers: Mapping[str, str] | None = None,
     prefix: str = "",
     include: str | Iterable[str] = "*",
-    timeout: float | None = CALL_SECONDS,
+    timeout: float | Unset | None = UNSET,
+    guard: Outbound | None = None,
 ) -> MCPTools:
     """Give the tools of an MCP server at a URL (streamable HTTP).
 
     `include` are globs of the server's own names; `prefix` goes before them for the model.
+    `timeout` limits each call, and connecting with listing the tools: 300 and 30 s unless given.
+    With a `guard`, connections are made only to addresses that it permits.
     """
     with needs("mcp", "an MCP server", "mcp"):
         from checkrail.agent.tools.mcp_servers import HttpServer
@@ -184,7 +199,7 @@ def mcp_http(
     if parts.scheme not in ("http", "https") or not parts.hostname:
         problem = "has a URL that names no host, or no http:// or https://"
         raise ToolSourceError("of mcp_http", problem, "Write such as https://example.com/mcp")
-    server = HttpServer(url, dict(headers or {}))
+    server = HttpServer(url, dict(headers or {}), guard)
     _check_texts(server, "headers", server.headers)
     return MCPTools(server, prefix=prefix, include=include, timeout=timeout)
 

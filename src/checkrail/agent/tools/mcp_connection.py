@@ -19,20 +19,22 @@ from checkrail.agent.tools.tool import ToolError
 
 log = logging.getLogger("checkrail.mcp")
 
-ANSWER_SECONDS = 30.0
-"""How long a server may take to connect, and to list its tools."""
+RUNS = "See that it runs, and is an MCP server"
 
 
 class Connection:
     """One connection: opened, held and closed by the same task, used from any of its loop.
 
     One that is `lost` takes no new work, and is closed when the work on it is done. Its task is
-    among `tasks` until it is over.
+    among `tasks` until it is over. `answer_seconds` limit connecting and listing the tools.
     """
 
-    def __init__(self, server: Server, tasks: set[asyncio.Task[None]]) -> None:
+    def __init__(
+        self, server: Server, tasks: set[asyncio.Task[None]], answer_seconds: float
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.server = server
+        self._answer_seconds = answer_seconds
         self.lost = False
         self._uses = 0
         self._over = asyncio.Event()
@@ -43,12 +45,11 @@ class Connection:
         tasks.add(self.task)
 
     async def tools(self) -> list[Tool]:
-        """List the server's tools, all pages of them."""
+        """List the server's tools, all pages of them, after connecting if need be."""
         with self._used():
             try:
-                client = await asyncio.shield(self._client)
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    return await _listed(client)
+                async with asyncio.timeout(self._answer_seconds):
+                    return await _listed(await asyncio.shield(self._client))
             except ToolSourceError:
                 raise
             except Exception as error:
@@ -91,7 +92,7 @@ class Connection:
     async def _live(self) -> None:
         try:
             async with AsyncExitStack() as stack:
-                async with asyncio.timeout(ANSWER_SECONDS):
+                async with asyncio.timeout(self._answer_seconds):
                     client = await stack.enter_async_context(self.server.open())
                 self._client.set_result(client)
                 await self._over.wait()
@@ -115,11 +116,12 @@ class Connection:
 
     def _silent(self, error: Exception) -> ToolSourceError:
         if isinstance(error, TimeoutError):
-            return self._problem(f"did not answer within {ANSWER_SECONDS:g} s")
+            remedy = f"{RUNS}, or raise its `timeout`"
+            return self._problem(f"did not answer within {self._answer_seconds:g} s", remedy)
         return self._problem(f"did not list its tools: {told(first_of(error))}")
 
-    def _problem(self, problem: str) -> ToolSourceError:
-        return ToolSourceError(self.server.label, problem, "See that it runs, and is an MCP server")
+    def _problem(self, problem: str, remedy: str = RUNS) -> ToolSourceError:
+        return ToolSourceError(self.server.label, problem, remedy)
 
 
 async def _listed(client: Client) -> list[Tool]:

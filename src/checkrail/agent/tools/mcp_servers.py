@@ -19,6 +19,8 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, Implementation
 
+from checkrail.actions.outbound import Outbound, OutboundRefused
+from checkrail.actions.process import environment, missing_interpreter
 from checkrail.agent.tools.errors import ToolSourceError
 
 HTTP_SECONDS = 30.0
@@ -84,11 +86,18 @@ class StdioServer:
             remedy = "Check that it is installed and on the PATH"
             if " " in self.command:
                 remedy = "Give the command and each of its arguments by itself"
+            elif missing := self._missing_interpreter():
+                problem, remedy = missing
+                return self._error(f"cannot be started: {problem}", remedy.capitalize())
             return self._error(f"cannot be started: {error.strerror or error}", remedy)
         if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
             remedy = "What it wrote to standard error says why"
             return self._error("ended before it answered", remedy)
         return self._error(f"did not connect: {told(error)}", "See that it is an MCP server")
+
+    def _missing_interpreter(self) -> tuple[str, str] | None:
+        cwd = None if self.cwd is None else Path(self.cwd)
+        return missing_interpreter(self.command, cwd, environment(self.env))
 
     def _error(self, problem: str, remedy: str) -> ToolSourceError:
         return ToolSourceError(self.label, problem, remedy)
@@ -100,6 +109,7 @@ class HttpServer:
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
+    guard: Outbound | None = field(default=None, repr=False)
 
     @property
     def label(self) -> str:
@@ -120,6 +130,7 @@ class HttpServer:
             headers=dict(self.headers),
             timeout=limits,
             event_hooks={"response": [note]},
+            transport=None if self.guard is None else self.guard.transport(),
         )
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(http)
@@ -131,6 +142,8 @@ class HttpServer:
             yield connected
 
     def _problem(self, error: Exception, status: int = 200) -> ToolSourceError:
+        if isinstance(error, OutboundRefused):
+            return ToolSourceError(self.label, f"may not be reached: {error.problem}", error.remedy)
         if isinstance(error, httpx2.TransportError):
             remedy = "Check its URL, and that it runs"
             return ToolSourceError(self.label, f"cannot be reached: {told(error)}", remedy)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from checkrail.engine.errors import CheckrailError
+from checkrail.engine.outcomes import is_refusal_status
 from checkrail.engine.values import AssistantMessage, ModelRequest
 from checkrail.gateway.sse import Piece
 
@@ -29,11 +30,23 @@ class UnreadableError(CheckrailError):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a caller is told instead of an answer."""
+    """What a caller is told instead of an answer.
+
+    HTTP takes no other statuses for a refusal than those from 400 to 599: any other is 500.
+    """
 
     status: int
     message: str
     code: str | None = None
+    retry_after: float | None = None
+
+    def __post_init__(self) -> None:
+        """Leave nothing in it that would cut the connection, or look like success."""
+        if not is_refusal_status(self.status):
+            object.__setattr__(self, "status", 500)
+        message: object = self.message
+        if not isinstance(message, str):
+            object.__setattr__(self, "message", str(message))
 
 
 class Reading(Protocol):

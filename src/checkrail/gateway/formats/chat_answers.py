@@ -18,6 +18,7 @@ from checkrail.agent.messages import UNPARSED, is_parts, text_of, written_call
 from checkrail.agent.models.checked import list_in, object_in, text_in
 from checkrail.agent.models.openai_answer import REASONING, usage_of
 from checkrail.agent.models.sdk_errors import ErrorAnswer, InvalidAnswer
+from checkrail.agent.models.stop_reasons import read_stop_reason
 from checkrail.engine.frozen import thaw
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall
 from checkrail.gateway.formats import chat_calls
@@ -25,8 +26,13 @@ from checkrail.gateway.formats.arguments import in_one_way
 from checkrail.gateway.formats.base import Body
 from checkrail.gateway.formats.chat_calls import LEGACY, Call, calls_after, wire_call
 from checkrail.gateway.formats.endings import chat_usage, counts_differ, finish_reason
+from checkrail.gateway.formats.other_fields import OTHER_FIELDS, find_others, with_others
 from checkrail.gateway.formats.provider_errors import WRONG, unreadable
 
+OF_ANSWER = frozenset(
+    {"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier"}
+)
+OF_CHOICE = frozenset({"index", "message", "delta", "finish_reason", "logprobs"})
 KNOWN = frozenset({"role", "content", "refusal", "tool_calls", LEGACY, "audio", *REASONING})
 OF_MESSAGE = ("logprobs", "text", "token_ids")
 """What tells the message as it was a second time, its thoughts and calls too."""
@@ -62,14 +68,15 @@ def _read(body: Body) -> AssistantMessage:
     called = [call for one in said for call in one.calls]
     calls, metadata = chat_calls.read(called)
     message = object_in(choices[0].get("message"), "its message")
-    stop = text_in(choices[0].get("finish_reason"), "its finish reason") or None
+    finish = text_in(choices[0].get("finish_reason"), "its finish reason")
+    reason = "refusal" if message.get("refusal") else finish
     answer = AssistantMessage(
         content=said[0].content if len(said) == 1 else _tagged(said),
         tool_calls=calls,
         model=text_in(body.get("model"), "its model") or None,
         usage=usage_of(body.get("usage")),
-        stop_reason="refusal" if message.get("refusal") else stop,
-        metadata=metadata | _metadata(said),
+        stop_reason=read_stop_reason(reason, calls=bool(calls)),
+        metadata=metadata | _metadata(said) | find_others(body, OF_ANSWER),
     )
     return in_one_way(answer, [call["function"].get("arguments") for call in called])
 
@@ -89,9 +96,16 @@ def _said(choice: Mapping[str, Any]) -> Said:
         for name, value in message.items()
         if value and (name not in KNOWN or (name in REASONING and value != shown))
     }
-    metadata = {"reasoning": shown, "fields": others}
+    metadata = {"reasoning": shown, "fields": others, **find_choice_fields(choice)}
     told = {name: value for name, value in metadata.items() if value}
     return Said(_content(message), chat_calls.calls_of(message), told)
+
+
+def find_choice_fields(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a choice has beside its message, but for what is told of that a second time."""
+    known = {*OF_CHOICE, *OF_MESSAGE}
+    found = find_others(choice, known).get(OTHER_FIELDS)
+    return {"choice_fields": found} if found else {}
 
 
 def _content(message: Mapping[str, Any]) -> Any:
@@ -126,7 +140,7 @@ def write_answer(body: Body, before: AssistantMessage, after: AssistantMessage) 
 
     Where there are more choices than one and hooks gave one text, the others are left out.
     """
-    written = dict(body)
+    written = with_others(body, before, after)
     if after.model != before.model and after.model:
         written["model"] = after.model
     if counts_differ(before.usage, after.usage):
@@ -165,6 +179,7 @@ def _told(said: list[Said], before: AssistantMessage, after: AssistantMessage) -
 def _choice(choice: Mapping[str, Any], was: Said, now: Said, stop: str | None) -> Body:
     message = dict(choice.get("message") or {})
     written = dict(choice) | {"message": message}
+    _write_fields(written, was.metadata.get("choice_fields"), now.metadata.get("choice_fields"))
     if not _same(was.content, now.content):
         _write_content(message, now.content)
     _write_metadata(message, was.metadata, now.metadata)
@@ -201,12 +216,16 @@ def _write_metadata(message: Body, was: Mapping[str, Any], now: Mapping[str, Any
         for name in REASONING:
             if message.get(name) and message[name] == was.get("reasoning"):
                 message[name] = thoughts or None
-    fields, others = was.get("fields") or {}, now.get("fields") or {}
-    for name, value in fields.items():
+    _write_fields(message, was.get("fields"), now.get("fields"))
+
+
+def _write_fields(target: Body, was: Any, now: Any) -> None:
+    others = now or {}
+    for name, value in (was or {}).items():
         if name not in others:
-            message.pop(name, None)
-        elif others[name] != value and message.get(name):
-            message[name] = thaw(others[name])
+            target.pop(name, None)
+        elif others[name] != value and target.get(name):
+            target[name] = thaw(others[name])
 
 
 def _write_calls(message: Body, calls: list[Call]) -> None:

@@ -9,7 +9,7 @@ from checkrail.agent.models.checked import list_in, object_in
 from checkrail.agent.models.sdk_errors import InvalidAnswer
 from checkrail.engine.values import AssistantMessage, ModelRequest
 from checkrail.gateway.formats.base import Body, Kind, UnreadableError
-from checkrail.gateway.formats.chat_answers import read_answer, write_answer
+from checkrail.gateway.formats.chat_answers import OF_ANSWER, read_answer, write_answer
 from checkrail.gateway.formats.chat_choice import Choice
 from checkrail.gateway.formats.gathered import Gathered
 from checkrail.gateway.formats.growing import Growing
@@ -35,6 +35,7 @@ class ChatReading(Gathered):
         self._expected = _count(request.params.get("n"))
         self._offered = tool_names(request.tools)
         self._head: Body = {}
+        self._earlier: Body = {}
         self._choices: dict[int, Choice] = {}
         self._usage = Growing()
         self._usage_apart = True
@@ -75,7 +76,7 @@ class ChatReading(Gathered):
         kind: Kind = "quiet"
         for name, value in chunk.items():
             if name not in OF_CHUNK and value is not None:
-                self._head[name] = value
+                self._note(name, value)
         choices = list_in(chunk.get("choices"), "its choices")
         for given in choices:
             choice = object_in(given, "a choice")
@@ -94,6 +95,13 @@ class ChatReading(Gathered):
             self._touched.append(self._usage)
         return kind
 
+    def _note(self, name: str, value: Any) -> None:
+        """Keep a field of a piece; of one that nobody knows, what was there before as well."""
+        known = self._head.get(name, value)
+        if known != value and name not in OF_ANSWER:
+            self._earlier.setdefault(f"earlier_{name}", []).append(known)
+        self._head[name] = value
+
     def _begin(self, index: int) -> Choice:
         self._choices[index] = choice = Choice(index, self._offered)
         return choice
@@ -101,14 +109,14 @@ class ChatReading(Gathered):
     def _body(self) -> Body:
         choices = [self._choices[index].whole() for index in sorted(self._choices)]
         usage = {"usage": self._usage.pieces[-1]} if self._usage.pieces else {}
-        return self._head | {"choices": choices} | usage
+        return self._head | self._earlier | {"choices": choices} | usage
 
     def rest(self, after: AssistantMessage) -> Iterator[bytes]:
         """Write the end of the stream for a caller who has what was passed."""
         body, before = self._read()
         written = write_answer(body, before, after)
         targets = {target["index"]: target for target in written["choices"]}
-        head = {name: written[name] for name in self._head}
+        head = {name: written[name] for name in self._head if name in written}
         usage = {"usage": written["usage"]} if written.get("usage") else {}
         riding = {} if self._usage_apart or self._usage.begun else usage
         for index, choice in self._choices.items():

@@ -9,21 +9,23 @@ FINISHES = {
     "end_turn": "stop",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
+    "pause": "stop",
     "pause_turn": "stop",
     "refusal": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
 }
-"""What the chat API calls the stop reasons of the messages API."""
+"""What the chat API calls our stop reasons and those of the messages API."""
 
 STOPS = {
     "content_filter": "refusal",
     "function_call": "tool_use",
     "length": "max_tokens",
+    "pause": "pause_turn",
     "stop": "end_turn",
     "tool_calls": "tool_use",
 }
-"""What the messages API calls those of the chat API."""
+"""What the messages API calls our stop reasons and those of the chat API."""
 
 CALLING = frozenset({"function_call", "tool_calls", "tool_use"})
 
@@ -41,7 +43,7 @@ def stop_reason(stop: str | None, *, calls: bool) -> str:
     reason = STOPS.get(stop or "stop", stop or "end_turn")
     if reason == "tool_use" and not calls:
         return "end_turn"
-    return "tool_use" if reason == "end_turn" and calls else reason
+    return "tool_use" if reason in ("end_turn", "stop_sequence") and calls else reason
 
 
 def chat_usage(usage: Mapping[str, Any] | None) -> dict[str, Any]:

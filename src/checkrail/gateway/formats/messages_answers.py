@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,9 +16,14 @@ from checkrail.gateway.formats.arguments import in_one_way
 from checkrail.gateway.formats.base import Body
 from checkrail.gateway.formats.endings import counts_differ, messages_usage, stop_reason
 from checkrail.gateway.formats.messages_blocks import Placed, block_of, placed_parts, woven
+from checkrail.gateway.formats.other_fields import find_others, with_others
 from checkrail.gateway.formats.provider_errors import WRONG, unreadable
 
 DETAILS = "stop_details"
+OF_ANSWER = frozenset(
+    {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage", DETAILS}
+    | {"container", "context_management"}
+)
 
 
 def read_answer(body: Body) -> AssistantMessage:
@@ -35,6 +41,8 @@ def _read(body: Body) -> AssistantMessage:
     if isinstance(content, list) and not all(isinstance(block, dict) for block in content):
         raise InvalidAnswer("a block of its content should be an object")
     answer = AnthropicDraft("").whole(body)
+    if others := find_others(body, OF_ANSWER):
+        answer = dataclasses.replace(answer, metadata={**answer.metadata, **others})
     uses = [block for block in body["content"] if block.get("type") == "tool_use"]
     return in_one_way(answer, [use.get("input") for use in uses])
 
@@ -49,14 +57,17 @@ def written_answer(
 ) -> tuple[Body, list[Placed]]:
     """Write an answer that hooks changed, and say where its blocks stood."""
     blocks = placed_blocks(body["content"], before, after)
-    written = body | {"content": [placed.block for placed in blocks]}
+    written = with_others(body, before, after)
+    written["content"] = [placed.block for placed in blocks]
     if after.model != before.model and after.model:
         written["model"] = after.model
     if counts_differ(before.usage, after.usage):
         written["usage"] = (body.get("usage") or {}) | messages_usage(after.usage)
     calls = bool(after.tool_calls)
-    if after.stop_reason != before.stop_reason or calls != bool(before.tool_calls):
+    if after.stop_reason != before.stop_reason:
         written["stop_reason"] = stop_reason(after.stop_reason, calls=calls)
+    elif calls != bool(before.tool_calls):
+        written["stop_reason"] = stop_reason(body.get("stop_reason"), calls=calls)
     details = after.metadata.get(DETAILS)
     if details != before.metadata.get(DETAILS):
         written[DETAILS] = thaw(details)

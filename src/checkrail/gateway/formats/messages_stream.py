@@ -22,6 +22,7 @@ from checkrail.gateway.formats.messages_block_draft import (
     written_block,
 )
 from checkrail.gateway.formats.messages_blocks import Placed
+from checkrail.gateway.formats.other_fields import UNKNOWN, with_others
 from checkrail.gateway.formats.provider_errors import WRONG, unreadable
 from checkrail.gateway.sse import Piece, event
 
@@ -29,6 +30,9 @@ EVENTS = frozenset(
     {"message_start", "message_delta", "message_stop", "ping", "error"}
     | {"content_block_start", "content_block_delta", "content_block_stop"}
 )
+
+
+OF_DELTA = frozenset({"type", "delta", "usage"})
 
 
 class MessagesReading(Gathered):
@@ -94,7 +98,7 @@ class MessagesReading(Gathered):
             case "message_stop":
                 self._grow(self._stop, told)
                 return "end"
-        self._grow(self._unknown, piece.raw)
+        self._grow(self._unknown, (piece, told))
         return "text"
 
     def _begin(self, message: Mapping[str, Any]) -> Kind:
@@ -129,35 +133,41 @@ class MessagesReading(Gathered):
         body: Body = dict(self._start.pieces[0]) if self._start.pieces else {"type": "message"}
         usage = _counts(body.get("usage"))
         for told in self._deltas.pieces:
+            body |= {name: told[name] for name in told if name not in OF_DELTA}
             body |= told.get("delta") or {}
             body["usage"] = usage = {**usage, **_counts(told.get("usage"))}
         body["content"] = [block.whole() for block in self._blocks.values()]
+        if self._unknown.pieces:
+            body[UNKNOWN] = [told for _, told in self._unknown.pieces]
         return body
 
     def rest(self, after: AssistantMessage) -> Iterator[bytes]:
         """Write the end of the stream for a caller who has what was passed."""
         body, before = self._read()
         written, blocks = written_answer(body, before, after)
+        others = written.pop(UNKNOWN, [])
         if not self._start.begun:
-            yield _start(self._start.pieces[0] if self._start.pieces else {}, written)
+            start = self._start.pieces[0] if self._start.pieces else {}
+            yield _start(with_others(start, before, after), written)
         yield from self._blocks_after(blocks)
-        yield from self._unknown.pieces[self._unknown.sent :]
+        yield from self._unknown_after(others)
         if not self._deltas.begun:
-            yield self._ending(written, counted=counts_differ(before.usage, after.usage))
+            told: Body = merged(self._deltas.pieces) or {"type": "message_delta"}
+            told = with_others(told, before, after)
+            told["delta"] = with_others(told.get("delta") or {}, before, after)
+            yield _ending(told, written, counted=counts_differ(before.usage, after.usage))
         if not self._stop.begun:
             yield event(write_json({"type": "message_stop"}), "message_stop")
 
-    def _ending(self, written: Body, *, counted: bool) -> bytes:
-        told: Body = merged(self._deltas.pieces) or {"type": "message_delta"}
-        told["type"] = "message_delta"
-        delta = {"stop_sequence": None} | (told.get("delta") or {})
-        delta["stop_reason"] = written.get("stop_reason")
-        if DETAILS in written:
-            delta[DETAILS] = written[DETAILS]
-        usage = told.get("usage") or {"output_tokens": 0}
-        if counted:
-            usage |= {name: written["usage"][name] for name in usage if name in written["usage"]}
-        return event(write_json(told | {"delta": delta, "usage": usage}), "message_delta")
+    def _unknown_after(self, others: Any) -> Iterator[bytes]:
+        """Write events that nobody knows as hooks left them, as far as they are still events."""
+        after = others if isinstance(others, list) else []
+        pieces = [*zip(self._unknown.pieces, after, strict=False)]
+        for (piece, told), now in pieces[self._unknown.sent :]:
+            if now == told:
+                yield piece.raw
+            elif isinstance(now, dict):
+                yield event(write_json(now), piece.event or "")
 
     def _blocks_after(self, blocks: list[Placed]) -> Iterator[bytes]:
         """Go on after the blocks that were passed, the last of which may be open still."""
@@ -191,6 +201,18 @@ def written_stream(body: Body) -> Iterator[bytes]:
     told = {"type": "message_delta", "delta": delta, "usage": usage}
     yield event(write_json(told), "message_delta")
     yield event(write_json({"type": "message_stop"}), "message_stop")
+
+
+def _ending(told: Body, written: Body, *, counted: bool) -> bytes:
+    delta = {"stop_sequence": None} | told["delta"]
+    delta["stop_reason"] = written.get("stop_reason")
+    if DETAILS in written:
+        delta[DETAILS] = written[DETAILS]
+    usage = told.get("usage") or {"output_tokens": 0}
+    if counted:
+        usage |= {name: written["usage"][name] for name in usage if name in written["usage"]}
+    ended = told | {"type": "message_delta", "delta": delta, "usage": usage}
+    return event(write_json(ended), "message_delta")
 
 
 def _start(message: Mapping[str, Any], written: Body) -> bytes:

@@ -14,6 +14,7 @@ Event = Mapping[str, Any]
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "error"})
 BEGINNINGS = frozenset({"response.created", "response.in_progress", "response.queued"})
 MUTE = frozenset({"type", "sequence_number"})
+PLACES = MUTE | {"item_id", "output_index", "content_index", "summary_index"}
 """Fields of events that tell nothing of the answer."""
 
 GROWING = {
@@ -40,6 +41,7 @@ class Draft:
         self.response: Mapping[str, Any] = {}
         self.end: Event | None = None
         self.number = -1
+        self.unknown: list[Event] = []
         self._by_index: dict[int, Entry] = {}
 
     def add(self, event: Event) -> Kind:
@@ -54,6 +56,9 @@ class Draft:
         if name.startswith("response.output_item."):
             return self._item(name, event)
         entry = self._entry(event, name)
+        stem = name.rpartition(".")[0]
+        if stem not in PARTS and stem not in GROWING and event.keys() - PLACES:
+            self.unknown.append(event)
         if entry is None:
             return "text" if event.keys() - MUTE else "quiet"
         self._within(entry, name, event)

@@ -10,10 +10,12 @@ from typing import Any
 from checkrail.agent.messages import unparsed_in
 from checkrail.agent.models.arguments import read_calls
 from checkrail.agent.models.checked import count_in, counts_in
+from checkrail.agent.models.stop_reasons import read_stop_reason
 from checkrail.engine.values import AssistantMessage, ToolCall, plain
 from checkrail.gateway.formats.arguments import in_one_way
 from checkrail.gateway.formats.base import UnreadableError
 from checkrail.gateway.formats.endings import counts_differ
+from checkrail.gateway.formats.other_fields import find_others, others_of, with_others
 from checkrail.gateway.formats.provider_errors import reported
 from checkrail.gateway.formats.responses_calls import (
     Calling,
@@ -31,6 +33,17 @@ from checkrail.gateway.formats.responses_plan import Plan, Said, new_plan
 
 CUT_SHORT = {"length": "max_output_tokens", "max_tokens": "max_output_tokens"}
 """What other APIs call the reasons for which an answer ends too early."""
+
+OF_ANSWER = frozenset(
+    {"id", "object", "created_at", "completed_at", "model", "status", "output", "output_text"}
+    | {"usage", "error", "incomplete_details", "background", "billing", "conversation"}
+    | {"instructions", "max_output_tokens", "max_tool_calls", "metadata", "moderation"}
+    | {"parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key"}
+    | {"prompt_cache_retention", "reasoning", "safety_identifier", "service_tier", "store"}
+    | {"temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation"}
+    | {"user", "frequency_penalty", "presence_penalty", "include"}
+)
+"""What the API says of an answer; much of it repeats the request."""
 
 INCOMPLETE = frozenset({"max_output_tokens", "max_messages", "content_filter", *CUT_SHORT})
 
@@ -91,8 +104,8 @@ def message_of(response: Mapping[str, Any], items: Sequence[Item]) -> AssistantM
         calls,
         model if isinstance(model, str) else None,
         usage_of(response.get("usage")),
-        _stop(response, refused=refused),
-        metadata,
+        read_stop_reason(_stop(response, refused=refused), calls=bool(calls)),
+        {**metadata, **find_others(response, OF_ANSWER)},
     )
     return in_one_way(answer, [arguments for _, _, arguments in called])
 
@@ -148,7 +161,8 @@ def same(before: AssistantMessage, after: AssistantMessage) -> bool:
 
 def _told(message: AssistantMessage) -> tuple[Any, ...]:
     calls = [(call.id, call.name, call.args) for call in message.tool_calls]
-    return message.content, calls, unparsed_in(message), message.model, message.stop_reason
+    texts, others = unparsed_in(message), others_of(message)
+    return message.content, calls, texts, message.model, message.stop_reason, others
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +291,8 @@ def written_response(
     response: Mapping[str, Any], change: Changing, output: Sequence[Item]
 ) -> dict[str, Any]:
     """Write what is said of an answer as a whole, with these items."""
-    written = {**response, "output": [plain(item) for item in output]}
+    written = with_others(response, change.before, change.after)
+    written["output"] = [plain(item) for item in output]
     if change.after.model != change.before.model:
         written["model"] = change.after.model
     if counts_differ(change.before.usage, change.after.usage):

@@ -7,7 +7,8 @@ from typing import Any
 
 from checkrail.engine.values import AssistantMessage
 from checkrail.gateway.formats.base import Kind, UnreadableError
-from checkrail.gateway.formats.json_bytes import read_object
+from checkrail.gateway.formats.json_bytes import read_object, write_json
+from checkrail.gateway.formats.other_fields import UNKNOWN, with_others
 from checkrail.gateway.formats.provider_errors import reported
 from checkrail.gateway.formats.responses_draft import Draft, Event
 from checkrail.gateway.formats.responses_events import EventWriter
@@ -18,6 +19,7 @@ from checkrail.gateway.formats.responses_output import (
     written_response,
 )
 from checkrail.gateway.sse import Piece
+from checkrail.gateway.sse import event as written_event
 
 DONE = b"[DONE]"
 """How other APIs end a stream; some endpoints do so here too."""
@@ -46,14 +48,19 @@ class ResponsesReading:
         if self._message is None:
             if self._draft.end.get("type") == "error":
                 raise UnreadableError(reported(self._draft.end.get("error") or self._draft.end))
-            self._message = message_of(self._draft.response, self._items())
+            self._message = message_of(self._response(), self._items())
         return self._message
 
     @property
     def partial(self) -> AssistantMessage:
         """What was read up to now, of an answer that may never end."""
-        response = {**self._draft.response, "status": None, "error": None}
+        response = {**self._response(), "status": None, "error": None}
         return message_of(response, self._items())
+
+    def _response(self) -> Mapping[str, Any]:
+        """Return what is said of the answer as a whole, and events that the API does not know."""
+        unknown = self._draft.unknown
+        return {**self._draft.response, **({UNKNOWN: unknown} if unknown else {})}
 
     def _items(self) -> list[Mapping[str, Any]]:
         return [entry.item for entry in self._draft.entries]
@@ -92,10 +99,20 @@ class ResponsesReading:
                 break
             if event is not None:
                 self._shown.add(event)
-            yield piece.raw
+            yield self._without_removed(piece, event, after)
         if self._shown.end is None:
             yield from self._written(after)
         yield from (piece.raw for piece, event, _ in waiting if piece.data and event is None)
+
+    def _without_removed(self, piece: Piece, event: Event | None, after: AssistantMessage) -> bytes:
+        """Return an event that says nothing yet, without what hooks took out of the answer."""
+        response = None if event is None else event.get("response")
+        if event is None or not isinstance(response, Mapping):
+            return piece.raw
+        cleaned = with_others(response, self.message, after)
+        if cleaned == response:
+            return piece.raw
+        return written_event(write_json({**event, "response": cleaned}), piece.event or "")
 
     def _written(self, after: AssistantMessage) -> Iterator[bytes]:
         had = self._shown.entries

@@ -9,12 +9,15 @@ from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from checkrail.actions import wire
 from checkrail.actions.process import (
+    NOT_FOUND,
     Ended,
     Stream,
     TooMuchOutputError,
     ending,
     environment,
+    missing_interpreter,
     not_started,
     run,
     shown,
@@ -50,13 +53,14 @@ async def run_command(work: Work, base: Path) -> Done:
     agent = work.agent
     cwd = base / (agent.cwd or "")
     listener = _Listener(work.emit)
+    env = environment(agent.env) | _environment(work)
     try:
         argv, data = _told(work)
         ended = await run(
             argv,
             data,
             cwd=cwd,
-            env=environment(agent.env) | _environment(work),
+            env=env,
             limits=(STDOUT_LIMIT, STDERR_LIMIT),
             heard=listener.heard,
             grace=GRACE,
@@ -69,7 +73,9 @@ async def run_command(work: Work, base: Path) -> Done:
         remedy = "write less, or a file and its name"
         return Done(error=f"{problem} and was ended: {remedy}", error_type="TooMuchOutput")
     except OSError as error:
-        return _failed(not_started(agent.command, cwd, error))
+        return _failed(not_started(agent.command, cwd, error, env))
+    if ended.code == NOT_FOUND and (missing := missing_interpreter(argv[0], cwd, env)):
+        return _failed(": ".join(missing))
     return _done(agent.command[0], ended)
 
 
@@ -112,7 +118,7 @@ def _told(work: Work) -> tuple[list[str], bytes]:
     agent = work.agent
     given = plain(work.parameters)
     if agent.parameters_as != "arguments":
-        return [*agent.command], json.dumps(given).encode()
+        return [*agent.command], wire.encode(given)
     if not isinstance(given, Mapping):
         problem = f"the parameters of {agent.name!r} become arguments by their names"
         raise InvalidParameters(f"{problem}: send an object, not {type(given).__name__}")

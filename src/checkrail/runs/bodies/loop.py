@@ -42,7 +42,7 @@ async def run_loop(work: Work, agent: Agent) -> Done:
     except InvalidParameters as error:
         return Done(error=str(error), error_type=type(error).__name__)
     messages = said(before)
-    teller, meter = Teller(work, agent), Usage(work.used)
+    teller, meter = Teller(work, agent), Usage(work)
     memo = None if work.memo is None else memos.read(work.memo)
     stream = AgentStream(
         lambda emit: agent.loop(
@@ -70,14 +70,16 @@ async def run_loop(work: Work, agent: Agent) -> Done:
 class Usage:
     """Adds up what models use, in the words of LangChain, as runs of graphs have it."""
 
-    def __init__(self, by_model: dict[str, Any]) -> None:
-        self._by_model = by_model
+    def __init__(self, work: Work) -> None:
+        self._by_model = work.used
+        self._mark = work.mark_usage
         self._lock = threading.Lock()
 
     def add(self, model: str, usage: Mapping[str, Any]) -> None:
         """Count what one answer has used; agents beneath may do so from their threads."""
         with self._lock:
             self._by_model[model] = added(self._by_model.get(model, {}), _in_langchain(usage))
+        self._mark()
 
 
 def _in_langchain(usage: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 
 from checkrail.agent.tools.thread import in_thread
 from checkrail.engine.binding import is_async_callable
-from checkrail.engine.errors import CheckrailError
+from checkrail.engine.containment import contain
+from checkrail.engine.errors import CheckrailError, error_type
 from checkrail.engine.frozen import freeze, thaw
 from checkrail.engine.values import User, plain
 from checkrail.runs import jsons
@@ -75,12 +76,14 @@ async def run_callable(work: Work, fn: Callable[..., Any]) -> Done:
         if task is None or task.cancelling():
             raise
         return _failed(work, f"{_name(fn)} was cancelled from within", "CancelledError")
-    except SystemExit as error:
-        return _failed(work, f"{_name(fn)} called sys.exit({error.code!r})", "SystemExit")
     except Exception as error:  # noqa: BLE001 - it is the user's, and may raise anything
         telling.check()
         kind = type(error).__name__
         return _failed(work, str(error) or kind, kind)
+    except BaseException as error:
+        if (ordinary := contain(error)) is error:
+            raise
+        return _failed(work, f"{_name(fn)} {ordinary}", error_type(ordinary))
     finally:
         telling.close()
 

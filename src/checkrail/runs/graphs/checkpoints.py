@@ -6,11 +6,14 @@ import asyncio
 import inspect
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from checkrail.engine.errors import CheckrailError
+from checkrail.private_files import make_private_folder, make_private_sqlite
+from checkrail.runs.graphs.fences import FencedLock, fence_writes
 from checkrail.runs.graphs.thread_rows import (
     copy_thread,
     delete_run,
@@ -20,12 +23,14 @@ from checkrail.runs.graphs.thread_rows import (
     prune,
     put_back,
 )
+from checkrail.store.health import DatabaseUnavailableError, trouble_of
 
 if TYPE_CHECKING:
     import aiosqlite
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.store.base import BaseStore
-    from psycopg_pool import AsyncConnectionPool
+
+    from checkrail.runs.graphs.state_types import StateSerializer
 
 __all__ = [
     "copy_thread",
@@ -55,24 +60,56 @@ def is_postgres(url: str | Path) -> bool:
     return bool(_DRIVER.match(str(url)))
 
 
-def open_checkpointer(
-    url: str | Path, *, size: int = POOL
-) -> AbstractAsyncContextManager[BaseCheckpointSaver[str]]:
-    """Open the official saver for a database, with its tables made."""
-    return _postgres_saver(str(url), size) if is_postgres(url) else _sqlite_saver(url)
+@asynccontextmanager
+async def open_checkpointer(
+    url: str | Path, *, size: int = POOL, types: Iterable[type] = ()
+) -> AsyncIterator[BaseCheckpointSaver[str]]:
+    """Open the official saver for a database, with its tables made.
+
+    It builds the `types` when it reads, beside those that the schemas of graphs name.
+    """
+    from checkrail.runs.graphs.state_types import StateSerializer, warn_of_unknown_types
+
+    serde = StateSerializer(types)
+    opened = (
+        _postgres_saver(str(url), size, serde) if is_postgres(url) else _sqlite_saver(url, serde)
+    )
+    with warn_of_unknown_types():
+        async with opened as saver:
+            yield saver
 
 
 @asynccontextmanager
 async def open_own_checkpointer(found: Any) -> AsyncIterator[Any]:
-    """Open a checkpointer that a project brings: one, what makes one, or what has to be entered."""
-    made = found() if callable(found) else found
+    """Open a checkpointer that a project brings: one, what makes one, or what has to be entered.
+
+    Before each of its writes it is asked whether the run is still held.
+    """
+    # What has to be entered may be callable too: as a decorator.
+    is_factory = callable(found) and not hasattr(type(found), "__aenter__")
+    made = found() if is_factory else found
     if inspect.isawaitable(made):
         made = await made
     if hasattr(made, "__aenter__"):
         async with made as saver:
+            fence_writes(saver)
             yield saver
     else:
+        fence_writes(made)
         yield made
+
+
+NO_INDEX = (
+    "store.index needs SQLite extensions, and this Python was built without them. "
+    "Use a Python that has them, or PostgreSQL, or leave out store.index"
+)
+
+
+def can_index(url: str | Path | None) -> bool:
+    """Whether a store can have an index: on SQLite, where this Python has extensions."""
+    if url is not None and is_postgres(url):
+        return True
+    return hasattr(sqlite3.Connection, "enable_load_extension")
 
 
 def open_store(
@@ -89,23 +126,26 @@ def open_store(
 
 
 @asynccontextmanager
-async def _sqlite_saver(url: str | Path) -> AsyncIterator[BaseCheckpointSaver[str]]:
+async def _sqlite_saver(
+    url: str | Path, serde: StateSerializer
+) -> AsyncIterator[BaseCheckpointSaver[str]]:
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
     async with _sqlite(url) as connection:
-        saver = AsyncSqliteSaver(connection)
+        saver = AsyncSqliteSaver(connection, serde=serde)
+        saver.lock = FencedLock()
         await saver.setup()
         yield saver
 
 
 @asynccontextmanager
-async def _postgres_saver(url: str, size: int) -> AsyncIterator[BaseCheckpointSaver[str]]:
-    from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+async def _postgres_saver(
+    url: str, size: int, serde: StateSerializer
+) -> AsyncIterator[BaseCheckpointSaver[str]]:
+    from checkrail.runs.graphs.postgres import PostgresSaver, open_pool
 
-    async with _pool(url, size) as pool:
-        saver = AsyncPostgresSaver(pool)
-        # Its lock is for a single connection; with a pool it would let one run in at a time.
-        saver.lock = cast("asyncio.Lock", nullcontext())
+    async with open_pool(_conninfo(url), size) as pool:
+        saver = PostgresSaver(pool, serde=serde)
         async with _migrating(url):
             await saver.setup()
         yield saver
@@ -117,11 +157,8 @@ async def _sqlite_store(
 ) -> AsyncIterator[BaseStore]:
     from langgraph.store.sqlite.aio import AsyncSqliteStore
 
-    if index and not hasattr(sqlite3.Connection, "enable_load_extension"):
-        raise RuntimeError(
-            "A store with an index needs SQLite extensions, and this Python was built without "
-            "them. Use a Python that has them, or PostgreSQL, or leave out store.index"
-        )
+    if index and not can_index(url):
+        raise CheckrailError(NO_INDEX)
     async with _sqlite(url, isolation_level=None) as connection:
         await connection.execute("PRAGMA journal_mode=WAL")
         store = AsyncSqliteStore(connection, index=cast("Any", index), ttl=cast("Any", ttl))
@@ -134,10 +171,10 @@ async def _sqlite_store(
 async def _postgres_store(
     url: str, index: Mapping[str, Any] | None, ttl: Mapping[str, Any] | None, size: int
 ) -> AsyncIterator[BaseStore]:
-    from langgraph.store.postgres.aio import AsyncPostgresStore
+    from checkrail.runs.graphs.postgres import PostgresStore, open_pool
 
-    async with _pool(url, size) as pool:
-        store = AsyncPostgresStore(pool, index=cast("Any", index), ttl=cast("Any", ttl))
+    async with open_pool(_conninfo(url), size) as pool:
+        store = PostgresStore(pool, index=cast("Any", index), ttl=cast("Any", ttl))
         async with _swept(store):
             async with _migrating(url):
                 await store.setup()
@@ -167,24 +204,13 @@ async def _sqlite(url: str | Path, **options: Any) -> AsyncIterator[aiosqlite.Co
     import aiosqlite
 
     path = _SQLITE.sub("", str(url))
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    if path != ":memory:":
+        make_private_folder(Path(path).parent)
+        make_private_sqlite(Path(path))
     async with aiosqlite.connect(path, **options) as connection:
         # With a write-ahead log this loses nothing when the process dies, only with the machine.
         await connection.execute("PRAGMA synchronous=NORMAL")
         yield connection
-
-
-@asynccontextmanager
-async def _pool(url: str, size: int) -> AsyncIterator[AsyncConnectionPool[Any]]:
-    from psycopg.rows import dict_row
-    from psycopg_pool import AsyncConnectionPool
-
-    options = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
-    pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
-        _conninfo(url), min_size=1, max_size=size, kwargs=options, open=False
-    )
-    async with pool:
-        yield pool
 
 
 @asynccontextmanager
@@ -194,9 +220,15 @@ async def _migrating(url: str) -> AsyncIterator[None]:
     The others ask again and again: one that waits inside the database would be waited for by the
     `CREATE INDEX CONCURRENTLY` of the first.
     """
-    from psycopg import AsyncConnection
+    from psycopg import AsyncConnection, OperationalError
 
-    opened = await AsyncConnection.connect(_conninfo(url), autocommit=True)
+    try:
+        opened = await AsyncConnection.connect(_conninfo(url), autocommit=True)
+    except OperationalError as error:
+        trouble = trouble_of(error)
+        if trouble is None:
+            raise
+        raise DatabaseUnavailableError(trouble) from error
     async with opened as connection:
         asked = f"SELECT pg_try_advisory_lock({_MIGRATING})"
         while await (await connection.execute(asked)).fetchone() != (True,):  # noqa: ASYNC110

@@ -7,8 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from checkrail.runs.graphs.context import graph_context
 from checkrail.runs.graphs.lifecycle import Lifecycle
-from checkrail.runs.graphs.payloads import checkpoint_of, convert
+from checkrail.runs.graphs.payloads import checkpoint_of, convert, show_interrupts
 from checkrail.runs.graphs.requests import MODES, GraphRequest, config_of, input_of
 from checkrail.runs.graphs.thread_rows import hold, latest_of_run, put_back
 from checkrail.runs.jsons import Fragment, dumps, jsonable
@@ -97,7 +98,7 @@ def _stream(
     graph: Graph, given: Any, config: RunnableConfig, request: GraphRequest, watch: _Watch
 ) -> AsyncGenerator[Any, None]:
     options: dict[str, Any] = {
-        "context": request.context,
+        "context": graph_context(graph.context_schema, request.context),
         "stream_mode": watch.streamed,
         "subgraphs": watch.nested,
         "interrupt_before": request.interrupt_before,
@@ -165,6 +166,7 @@ class _Watch:
             root = root or event["run_id"]
             if event["event"] == "on_chain_stream" and event["run_id"] == root:
                 yield event["data"]["chunk"]
+                continue  # clients get it by its mode
             told = event if self._shown is None else self._shown(event)
             if told is not None:
                 self._emit("events", _ROOT, Fragment(dumps(told)))
@@ -232,11 +234,11 @@ def _values(seen: tuple[Any, Any] | None) -> Any:
 
 def _standing(snapshot: StateSnapshot) -> GraphOutcome:
     """Tell where a thread stands from its state."""
-    waiting = {task.id: jsonable(task.interrupts) for task in snapshot.tasks if task.interrupts}
+    asked = {task.id: task.interrupts for task in snapshot.tasks if task.interrupts}
     return GraphOutcome(
         values=jsonable(snapshot.values),
-        interrupts=[each for interrupts in waiting.values() for each in interrupts],
+        interrupts=jsonable([each for interrupts in asked.values() for each in interrupts]),
         next=[*snapshot.next],
         checkpoint=checkpoint_of(snapshot.config),
-        waiting=waiting,
+        waiting={task: show_interrupts(interrupts) for task, interrupts in asked.items()},
     )

@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from checkrail.runs.graphs.context import graph_context
+
 if TYPE_CHECKING:
     from langgraph.pregel import Pregel
 
@@ -169,10 +171,13 @@ def _runtime(opening: Opening, hint: Any) -> Any:
 
 
 def _context(given: Any, hint: Any) -> Any:
-    """Give the context as the type that the factory's runtime is annotated with."""
+    """Return the context as the type that the factory's runtime is annotated with."""
     kinds = typing.get_args(hint)
-    if given is None or not kinds or isinstance(kinds[0], typing.TypeVar):
+    if not kinds or isinstance(kinds[0], typing.TypeVar):
         return given
+    context = graph_context(kinds[0], given)
+    if context is None:
+        return None
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kinds[0]).validate_python(given)
+    return TypeAdapter(kinds[0]).validate_python(context)

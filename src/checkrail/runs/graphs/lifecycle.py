@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from checkrail.engine.errors import error_type
+
 _AGENT = "lc_agent_name"
 
 
@@ -61,7 +63,7 @@ def _ending(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _failed(error: BaseException) -> dict[str, str]:
-    return {"event": "failed", "error": str(error) or type(error).__name__}
+    return {"event": "failed", "error": str(error) or error_type(error)}
 
 
 def _tool_call(given: Any) -> str | None:

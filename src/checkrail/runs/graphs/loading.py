@@ -26,17 +26,19 @@ Import: TypeAlias = Callable[[str, Path], Any]
 
 
 class UnknownGraphError(LookupError):
-    """There is no graph of that name."""
+    """There is no graph of that name. Those that are `known` are for who wrote the config."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         self.name = name
         self.known = tuple(sorted(known))
         super().__init__(name)
 
     def __str__(self) -> str:
-        there = ", ".join(self.known) or "none"
+        if not self.known:
+            return f"graph {self.name!r} not found. GET /agents lists the agents that you may see"
+        there = ", ".join(self.known)
         near = suggestion(self.name, self.known)
-        return f"there is no graph {self.name!r}{near}. The config has: {there}"
+        return f"graph {self.name!r} not found{near}. The config has: {there}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,4 +149,7 @@ class Graphs:
         if own and name not in self._warned:
             self._warned.add(name)
             log.warning("graph %r has its own %s, the server's is used", name, " and ".join(own))
+        serializer = getattr(self._checkpointer, "serde", None)
+        if (allow_state := getattr(serializer, "allow_state", None)) is not None:
+            allow_state(graph)
         return graph.copy(update={"checkpointer": self._checkpointer, "store": self._store})

@@ -1,11 +1,21 @@
-"""What a graph streams, as JSON: of a run's config nothing but where its checkpoint is."""
+"""What a graph streams, as JSON: of a run's config only where its checkpoint is, and whose."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from checkrail.runs.jsons import Fragment, dumps
+from checkrail.runs.jsons import Fragment, dumps, jsonable
+
+_IDS = ("assistant_id", "graph_id", "run_id", "user_id")
+
+
+def show_interrupts(interrupts: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return interrupts as states and threads have them: a schema for the answer is rare there."""
+    return [
+        {key: value for key, value in one.items() if key != "response_schema" or value is not None}
+        for one in jsonable([*interrupts])
+    ]
 
 
 def convert(mode: str, data: Any) -> Fragment:
@@ -18,32 +28,34 @@ def convert(mode: str, data: Any) -> Fragment:
 
 
 def checkpoint_of(config: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Give where a config's checkpoint is; the rest of a config may hold secrets."""
+    """Return where a config's checkpoint is; the rest of a config may hold secrets."""
     if not config:
         return None
     said = config.get("configurable") or {}
-    return {
-        "thread_id": said.get("thread_id"),
-        "checkpoint_ns": said.get("checkpoint_ns", ""),
-        "checkpoint_id": said.get("checkpoint_id"),
-        "checkpoint_map": said.get("checkpoint_map"),
-    }
+    place = {"thread_id": said.get("thread_id"), "checkpoint_ns": said.get("checkpoint_ns", "")}
+    return place | {key: said[key] for key in ("checkpoint_id", "checkpoint_map") if said.get(key)}
 
 
 def _checkpoint(data: Mapping[str, Any]) -> dict[str, Any]:
-    here, parent = checkpoint_of(data.get("config")), checkpoint_of(data.get("parent_config"))
     return {
         **data,
-        "config": {"configurable": here} if here else None,
-        "parent_config": {"configurable": parent} if parent else None,
-        "checkpoint": here,
-        "parent_checkpoint": parent,
+        "config": _show_config(data.get("config")),
+        "parent_config": _show_config(data.get("parent_config")),
+        "checkpoint": checkpoint_of(data.get("config")),
+        "parent_checkpoint": checkpoint_of(data.get("parent_config")),
         "tasks": [_task(task) for task in data["tasks"]],
     }
+
+
+def _show_config(config: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if not config:
+        return None
+    said = config.get("configurable") or {}
+    ids = {key: said[key] for key in _IDS if isinstance(said.get(key), str)}
+    return {"configurable": {**(checkpoint_of(config) or {}), **ids}}
 
 
 def _task(task: Mapping[str, Any]) -> dict[str, Any]:
     state = task.get("state")
     config = state if isinstance(state, Mapping) else getattr(state, "config", None)
-    said = {key: value for key, value in task.items() if key != "state"}
-    return {**said, "checkpoint": checkpoint_of(config)}
+    return {**task, "state": _show_config(config), "checkpoint": checkpoint_of(config)}

@@ -19,6 +19,12 @@ MODES = frozenset(
 )
 """The modes that LangGraph streams by itself; `events` and `lifecycle` are made of others."""
 
+PROTOCOL_MODES = MODES - {"debug"}
+"""What a graph streams for a client of the event protocol, which may ask for any of it."""
+
+ANONYMOUS = "anonymous"
+"""Who a run is for where a server lets everybody in."""
+
 _COORDINATES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 
 
@@ -58,9 +64,10 @@ def config_of(request: GraphRequest) -> RunnableConfig:
     """Make the config of a run, with what nodes expect of a server in it."""
     given = request.config
     known = _known(request)
+    said = {**_named_user(request.user), **(given.get("configurable") or {})}
     config: dict[str, Any] = {
         **given,
-        "configurable": {**(given.get("configurable") or {}), **known, **_addressed(request)},
+        "configurable": {**said, **known, **_addressed(request)},
         "metadata": {
             **(given.get("metadata") or {}),
             **{key: value for key, value in known.items() if isinstance(value, str)},
@@ -68,6 +75,8 @@ def config_of(request: GraphRequest) -> RunnableConfig:
         },
         "run_id": _uuid(request.run_id),
     }
+    if request.graph_id is not None:
+        config.setdefault("run_name", request.graph_id)
     if request.user is not None:
         config["configurable"] |= _user(graph_user(request.user))
     if request.callbacks:
@@ -99,6 +108,14 @@ def _known(request: GraphRequest) -> dict[str, Any]:
         "graph_id": request.graph_id,
     }
     return {key: value for key, value in known.items() if value is not None}
+
+
+def _named_user(user: Any) -> dict[str, str]:
+    """Return `user_id` as graphs read it, which a client may say otherwise: nobody is empty."""
+    if user is None:
+        return {}
+    identity = graph_user(user).identity
+    return {"user_id": "" if identity == ANONYMOUS else identity}
 
 
 def _user(user: GraphUser) -> dict[str, Any]:

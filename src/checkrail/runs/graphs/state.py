@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from checkrail.runs.graphs.payloads import checkpoint_of
+from checkrail.runs.graphs.payloads import checkpoint_of, show_interrupts
 from checkrail.runs.graphs.requests import command_of
 from checkrail.runs.jsons import jsonable
 
@@ -21,17 +21,25 @@ _COORDINATES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 
 
 def thread_state(snapshot: StateSnapshot) -> dict[str, Any]:
-    """Show a snapshot."""
+    """Return a snapshot as JSON; where there is no checkpoint, there is none to name."""
+    here = None if snapshot.created_at is None else checkpoint_of(snapshot.config)
+    parent = checkpoint_of(snapshot.parent_config)
     return {
         "values": jsonable(snapshot.values),
         "next": [*snapshot.next],
         "tasks": [_task(task) for task in snapshot.tasks],
-        "metadata": jsonable(snapshot.metadata or {}),
+        "metadata": jsonable(snapshot.metadata),
         "created_at": snapshot.created_at,
-        "checkpoint": checkpoint_of(snapshot.config),
-        "parent_checkpoint": checkpoint_of(snapshot.parent_config),
-        "interrupts": jsonable(snapshot.interrupts),
+        "checkpoint": here,
+        "parent_checkpoint": parent,
+        "interrupts": show_interrupts(snapshot.interrupts),
+        "checkpoint_id": _id_of(here),
+        "parent_checkpoint_id": _id_of(parent),
     }
+
+
+def _id_of(checkpoint: Checkpoint | None) -> str | None:
+    return checkpoint.get("checkpoint_id") if checkpoint else None
 
 
 async def get_state(
@@ -51,14 +59,21 @@ async def history(
     metadata: Mapping[str, Any] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> list[dict[str, Any]]:
-    """Show the states that a thread went through, the last one first."""
+    """Return the states that a thread went through, the last one first, or from one of them on."""
+    first = checkpoint.get("checkpoint_id") if checkpoint and not before else None
+    found = []
+    if first:
+        found = [thread_state(await graph.aget_state(config_at(thread_id, checkpoint)))]
+        before, limit = first, limit - 1
+    if not limit:
+        return found
     states = graph.aget_state_history(
         config_at(thread_id, {**(checkpoint or {}), "checkpoint_id": None}),
         filter=dict(metadata) if metadata else None,
         before=_before(before),
         limit=limit,
     )
-    return [thread_state(snapshot) async for snapshot in states]
+    return [*found, *[thread_state(snapshot) async for snapshot in states]]
 
 
 async def update_state(
@@ -73,7 +88,7 @@ async def update_state(
     """Write to a thread's state as if a node had, and say where the new checkpoint is."""
     config = config_at(thread_id, checkpoint, metadata)
     made = await graph.aupdate_state(config, values, as_node=as_node)
-    return {"checkpoint": checkpoint_of(made)}
+    return _written(made)
 
 
 async def apply_supersteps(
@@ -90,7 +105,13 @@ async def apply_supersteps(
         for step in supersteps
     ]
     made = await graph.abulk_update_state(config_at(thread_id, None, metadata), steps)
-    return {"checkpoint": checkpoint_of(made)}
+    return _written(made)
+
+
+def _written(config: RunnableConfig) -> dict[str, Any]:
+    """Return where a new checkpoint is, in each of the ways that clients read it."""
+    place = checkpoint_of(config)
+    return {"checkpoint": place, "configurable": place, "checkpoint_id": _id_of(place)}
 
 
 def _values(update: Mapping[str, Any]) -> Any:
@@ -108,7 +129,7 @@ def _task(task: PregelTask) -> dict[str, Any]:
         "name": task.name,
         "path": jsonable(task.path),
         "error": _error(task.error),
-        "interrupts": jsonable(task.interrupts),
+        "interrupts": show_interrupts(task.interrupts),
         "checkpoint": checkpoint_of(config),
         "state": thread_state(nested) if nested else None,
         "result": jsonable(task.result),

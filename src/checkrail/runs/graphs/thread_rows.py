@@ -1,4 +1,7 @@
-"""What the official savers cannot do with a thread: copy it, take back a run, keep its end only."""
+"""What the official savers cannot do with a thread: copy it, take back a run, keep its end only.
+
+Where there is no saver, for a project without graphs, nothing was kept of any thread.
+"""
 # ruff: noqa: S608 - what is put together here are names of tables; values are parameters
 
 from __future__ import annotations
@@ -7,8 +10,13 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
+from checkrail.runs.graphs.fences import FencedLock, current_fence
+
+P = ParamSpec("P")
+T = TypeVar("T")
 Rows: TypeAlias = list[tuple[Any, ...]]
 Execute: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Rows]]
 
@@ -45,6 +53,13 @@ _COPIED = {
     "checkpoint_writes": f"checkpoint_ns, {_POSTGRES.columns}",
     "checkpoint_blobs": "checkpoint_ns, channel, version, type, blob",
 }
+_SIZES = {
+    "checkpoints": "length(checkpoint) + length(metadata)",
+    "writes": "length(value)",
+    "checkpoint_writes": "octet_length(blob)",
+    "checkpoint_blobs": "octet_length(blob)",
+}
+_SIZES_POSTGRES = {**_SIZES, "checkpoints": "pg_column_size(checkpoint) + pg_column_size(metadata)"}
 _FREED = f"""
 WITH gone AS (
     DELETE FROM checkpoints WHERE thread_id = :thread AND {_POSTGRES.run} = :run
@@ -62,8 +77,26 @@ AND b.channel = freed.key AND b.version = freed.value
 """
 
 
+def _patient(work: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """Have work that may safely be done twice done again if its database went away meanwhile."""
+
+    @wraps(work)
+    async def done(*args: P.args, **options: P.kwargs) -> T:
+        patiently = getattr(args[0], "patiently", None)
+        if patiently is None:
+            return await work(*args, **options)
+        return cast("T", await patiently(lambda: work(*args, **options)))
+
+    return done
+
+
 async def copy_thread(saver: Any, source: str, target: str) -> None:
     """Give a new thread the whole history of another."""
+    if saver is None:
+        return
+    if not _has_tables(saver):
+        await _call_own(saver, "acopy_thread", source, target)
+        return
     async with _transaction(saver) as (execute, tables):
         for table in tables.names:
             columns = _COPIED[table]
@@ -74,8 +107,29 @@ async def copy_thread(saver: Any, source: str, target: str) -> None:
             )
 
 
+async def stored_size(saver: Any, thread_id: str) -> int:
+    """Return how many bytes are kept of a thread; nobody knows for a project's own saver."""
+    if saver is None or not _has_tables(saver):
+        return 0
+    async with _transaction(saver) as (execute, tables):
+        sizes = _SIZES_POSTGRES if tables is _POSTGRES else _SIZES
+        sums = [
+            f"SELECT sum({sizes[name]}) FROM {name} WHERE thread_id = :thread"
+            for name in tables.names
+        ]
+        found = [await execute(each, {"thread": thread_id}) for each in sums]
+    return sum(int(rows[0][0] or 0) for rows in found)
+
+
+@_patient
 async def delete_thread(saver: Any, *thread_ids: str) -> None:
     """Delete all that is kept of a thread, or of several at once."""
+    if saver is None:
+        return
+    if not _has_tables(saver):
+        for thread_id in thread_ids:
+            await saver.adelete_thread(thread_id)
+        return
     kept = [kept for each in thread_ids for kept in (each, _of(each)["held"])]
     asked = {f"kept{number}": each for number, each in enumerate(kept)}
     names = ", ".join(f":{name}" for name in asked)
@@ -84,8 +138,13 @@ async def delete_thread(saver: Any, *thread_ids: str) -> None:
             await execute(f"DELETE FROM {table} WHERE thread_id IN ({names})", asked)
 
 
+@_patient
 async def latest_of_run(saver: Any, thread_id: str, run_id: str) -> dict[str, str] | None:
     """Find the last checkpoint that a run has left: where it can be taken up after a crash."""
+    if not _has_tables(saver):
+        place = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+        kept = saver.alist(place, filter={"run_id": run_id}, limit=1)
+        return await anext((found.config["configurable"] async for found in kept), None)
     async with _transaction(saver) as (execute, tables):
         found = await execute(
             f"SELECT checkpoint_id FROM checkpoints WHERE thread_id = :thread "
@@ -97,12 +156,15 @@ async def latest_of_run(saver: Any, thread_id: str, run_id: str) -> dict[str, st
     return {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": found[0][0]}
 
 
+@_patient
 async def hold(saver: Any, thread_id: str, run_id: str) -> None:
     """Keep what stands at a thread's end, before a run that continues there writes to it.
 
     A run that resumes adds its answers and results to a checkpoint of the run before; without
     this nobody could tell afterwards whose they were. A run's second attempt keeps the first hold.
     """
+    if not _has_tables(saver):
+        return
     async with _transaction(saver) as (execute, tables):
         asked = _of(thread_id, run_id)
         head = await _head(execute, thread_id)
@@ -122,14 +184,23 @@ async def hold(saver: Any, thread_id: str, run_id: str) -> None:
         )
 
 
+@_patient
 async def put_back(saver: Any, thread_id: str, run_id: str) -> None:
     """Undo what a run wrote before its first checkpoint, so that it can begin again."""
+    if not _has_tables(saver):
+        return
     async with _transaction(saver) as (execute, tables):
         await _put_back(execute, tables, _of(thread_id, run_id))
 
 
+@_patient
 async def delete_run(saver: Any, thread_id: str, run_id: str) -> None:
     """Take a run back: its thread is as it was before."""
+    if saver is None:
+        return
+    if not _has_tables(saver):
+        await _call_own(saver, "adelete_for_runs", [run_id])
+        return
     asked = _of(thread_id, run_id)
     async with _transaction(saver) as (execute, tables):
         if tables is _POSTGRES:
@@ -143,10 +214,14 @@ async def delete_run(saver: Any, thread_id: str, run_id: str) -> None:
 
 async def prune(saver: Any, thread_ids: Iterable[str], *, keep_latest: bool = True) -> None:
     """Forget the history of threads but their latest state, or everything."""
+    if saver is None:
+        return
     threads = [str(thread_id) for thread_id in thread_ids]
     if not keep_latest:
         for thread_id in threads:
             await delete_thread(saver, thread_id)
+    elif not _has_tables(saver):
+        await _call_own(saver, "aprune", threads, strategy="keep_latest")
     elif _tables(saver) is _POSTGRES:
         await saver.aprune(threads, strategy="keep_latest")
     else:
@@ -240,6 +315,25 @@ def _of(thread_id: str, run_id: str = "") -> dict[str, str]:
     return {"thread": thread_id, "held": f"before:{thread_id}", "run": run_id}
 
 
+def _has_tables(saver: Any) -> bool:
+    """Return whether a saver has tables that are known here; of others only the methods are."""
+    from langgraph.checkpoint.postgres.base import BasePostgresSaver
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    return isinstance(saver, (BasePostgresSaver, AsyncSqliteSaver))
+
+
+async def _call_own(saver: Any, name: str, *args: Any, **options: Any) -> None:
+    """Call a method that not every saver has; the error of one that lacks it names it."""
+    try:
+        await getattr(saver, name)(*args, **options)
+    except NotImplementedError:
+        raise NotImplementedError(
+            f"The checkpointer of this project, {type(saver).__name__}, has no `{name}`. "
+            "Add it, or use LangGraph's saver for PostgreSQL or SQLite"
+        ) from None
+
+
 def _tables(saver: Any) -> _Tables:
     from langgraph.checkpoint.postgres.base import BasePostgresSaver
 
@@ -249,9 +343,17 @@ def _tables(saver: Any) -> _Tables:
 @asynccontextmanager
 async def _transaction(saver: Any) -> AsyncIterator[tuple[Execute, _Tables]]:
     tables = _tables(saver)
+    fence = current_fence()
+    if fence is not None and not _checks_fence(saver):
+        await fence.confirm()
     opened = _in_postgres(saver) if tables is _POSTGRES else _in_sqlite(saver)
     async with opened as execute:
         yield execute, tables
+
+
+def _checks_fence(saver: Any) -> bool:
+    """Return whether a saver checks who writes as a part of each write."""
+    return getattr(saver, "has_runs", isinstance(getattr(saver, "lock", None), FencedLock))
 
 
 @asynccontextmanager
@@ -271,10 +373,24 @@ async def _in_sqlite(saver: Any) -> AsyncIterator[Execute]:
 
 
 @asynccontextmanager
+async def _postgres_connection(saver: Any) -> AsyncIterator[Any]:
+    """Open a connection of a saver's pool, or wait for the only one that it has."""
+    from psycopg import AsyncConnection
+
+    if isinstance(saver.conn, AsyncConnection):
+        async with saver.lock:
+            yield saver.conn
+    else:
+        async with saver.conn.connection() as connection:
+            yield connection
+
+
+@asynccontextmanager
 async def _in_postgres(saver: Any) -> AsyncIterator[Execute]:
+    from psycopg.errors import DivisionByZero
     from psycopg.rows import tuple_row
 
-    async with saver.conn.connection() as connection, connection.transaction():
+    async with _postgres_connection(saver) as connection, connection.transaction():
         cursor = connection.cursor(row_factory=tuple_row)
 
         async def execute(sql: str, parameters: Mapping[str, Any]) -> Rows:
@@ -282,3 +398,9 @@ async def _in_postgres(saver: Any) -> AsyncIterator[Execute]:
             return await cursor.fetchall() if cursor.description else []
 
         yield execute
+        fence = current_fence()
+        if fence is not None and _checks_fence(saver):
+            try:
+                await cursor.execute(fence.query, fence.parameters)
+            except DivisionByZero:
+                raise fence.refuse() from None

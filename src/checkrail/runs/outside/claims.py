@@ -36,6 +36,7 @@ _GIVEN = (
     "input",
     "parameters",
     "scope",
+    "usage",
     "cancel",
     "timeout_seconds",
     "origin",
@@ -57,10 +58,12 @@ def fitting(parts: Parts, told: Mapping[str, Any]) -> Callable[[str], bool]:
         name, _, wanted = rest.rpartition("/")
         if kind not in kinds or (wanted and not tags.issuperset(wanted.split(","))):
             return False
+        agent = parts.catalogue.get(name)
+        if agent is None:  # removed, or it cannot be read: nobody knows its hooks
+            return False
         if name in agents:
             return True
-        agent = parts.catalogue.get(name)
-        if agent is None or not can_be_sent(agent):
+        if not can_be_sent(agent):
             return False
         return agents.issuperset(_beneath(parts, agent, set()))
 
@@ -130,6 +133,12 @@ def _lanes(scope: Scope, point: str) -> set[Lane]:
     entries = [entry for _, many in chain.lanes for entry in many]
     acting = {entry[0].lane for entry in entries if not entry[0].shadow}
     return acting or {Lane.OBSERVE}
+
+
+def agents_in(parts: Parts, row: Row) -> set[str]:
+    """Return the names of the agents that can be at work in a run."""
+    agent = parts.catalogue.get(row["agent_name"])
+    return {row["agent_name"]} | (set() if agent is None else _beneath(parts, agent, set()))
 
 
 def _beneath(parts: Parts, agent: Entry, known: set[str]) -> set[str]:

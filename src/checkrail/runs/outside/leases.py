@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from checkrail.runs.errors import ConflictError, NotFoundError, RequestError
 from checkrail.runs.parts import Parts
@@ -28,7 +27,7 @@ class LostError(ConflictError):
 
 def unknown(runner_id: str) -> GoneError:
     """Say that there is no such runner any more."""
-    return GoneError(f"there is no runner {runner_id!r}, or its lease ran out. Register again")
+    return GoneError(f"runner {runner_id!r} not found, or its lease ran out. Register again")
 
 
 def lost(run_id: str) -> LostError:
@@ -43,7 +42,8 @@ def entered(tx: Tx, parts: Parts, runner_id: str, owner: str, told: Mapping[str,
     where = (told["host"], told["pid"])
     now, lease = parts.database.now(), parts.settings.lease
     said = {key: value for key, value in told.items() if key not in ("host", "pid")}
-    workers.add(tx, runner_id, where, now, lease, kind=workers.RUNNER, owner=owner, told=said)
+    more = {"kind": workers.RUNNER, "owner": owner, "server_id": parts.worker_id}
+    workers.add(tx, runner_id, where, now, lease, told=said, **more)
 
 
 def known(reads: Reads, parts: Parts, runner_id: str, owner: str) -> Row:
@@ -52,29 +52,43 @@ def known(reads: Reads, parts: Parts, runner_id: str, owner: str) -> Row:
     if row is None:
         raise unknown(runner_id)
     if row["owner"] != owner:
-        raise NotFoundError(f"there is no runner {runner_id!r}")
+        raise NotFoundError(f"runner {runner_id!r} not found")
     return row
 
 
 def beat(tx: Tx, parts: Parts, runner_id: str) -> None:
     """Renew a runner's lease, or raise that it was given up."""
-    if not workers.beat(tx, runner_id, parts.database.now(), parts.settings.lease):
+    now, lease = parts.database.now(), parts.settings.lease
+    if not workers.beat_runner(tx, runner_id, parts.worker_id, now, lease):
         raise unknown(runner_id)
 
 
-def held(reads: Reads, runner_id: str, run_id: str, attempt: int) -> Row:
+class Lease(NamedTuple):
+    """What a runner speaks under: one attempt at a run, which it holds or held."""
+
+    run_id: str
+    runner_id: str
+    attempt: int
+
+
+def held(reads: Reads, lease: Lease) -> Row:
     """Find a run that a runner holds, or raise that it does not."""
-    row = runs.get(reads, run_id)
-    mine = row is not None and (row["worker_id"], row["attempt"]) == (runner_id, attempt)
-    if row is None or not mine or row["ended_at"] is not None:
-        raise lost(run_id)
+    row = runs.find_owned(reads, *lease)
+    if row is None:
+        raise lost(lease.run_id)
     return row
+
+
+def give_back(tx: Tx, row: Row) -> bool:
+    """Let others have a run that nobody has begun with; one that was new is new again."""
+    is_new = row["started_at"] == row["updated_at"]  # both are from the claim
+    return release(tx, row, **({"started_at": None} if is_new else {}))
 
 
 def release(tx: Tx, row: Row, **changed: Any) -> bool:
     """Let others have a run of which nothing was executed: the attempt does not count."""
     fence = {"worker_id": row["worker_id"], "attempt": row["attempt"]}
-    now = time.time()
+    now = tx.time()
     done = runs.change_if(
         tx,
         row["run_id"],

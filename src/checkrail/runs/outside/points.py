@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from checkrail.engine.errors import InvalidOutcomeError
+from checkrail.engine.matchers import MODEL_NAMES
 from checkrail.engine.points import Decision, HookPoint
 from checkrail.engine.scope import Scope
 from checkrail.runs import jsons
 from checkrail.runs.approving import APPROVAL, BodyDesk, Leaving, put
 from checkrail.runs.countdown import Countdown
 from checkrail.runs.errors import InvalidError
+from checkrail.runs.outside.claims import agents_in
 from checkrail.runs.outside.reports import add_events
 from checkrail.runs.outside.verdicts import ASKED, IDS, read_value, told
 from checkrail.runs.parts import Parts
@@ -52,7 +53,7 @@ async def decide(parts: Parts, row: Row, reached: Reached) -> dict[str, Any]:
     ids = {name: reached.ids.get(name) for name in IDS}
     known = {name: said for name, said in ids.items() if said is not None}
     try:
-        scope = scope.bind(**known)
+        scope = scope.bind(**known).bind_model_names(**_model_names(reached.ids))
     except TypeError as error:
         raise InvalidError(str(error)) from None
     elsewhere = Elsewhere(parts, row)
@@ -65,6 +66,11 @@ async def decide(parts: Parts, row: Row, reached: Reached) -> dict[str, Any]:
             await put(parts, left.row)
             elsewhere.emit(APPROVAL, (), left.told)
         return {"action": str(Decision.ASK), "approval": left.told}
+
+
+def _model_names(ids: Mapping[str, Any]) -> dict[str, str]:
+    found = {name: ids.get(name) for name in MODEL_NAMES}
+    return {name: said for name, said in found.items() if isinstance(said, str)}
 
 
 class Elsewhere:
@@ -86,16 +92,19 @@ class Elsewhere:
 
         def add(tx: Tx) -> None:
             lease = row["run_id"], row["worker_id"], row["attempt"]
-            if runs.change_owned(tx, *lease, updated_at=time.time()):
+            if runs.change_owned(tx, *lease, updated_at=tx.time()):
                 add_events(tx, row, [(event, ns, raw)])
 
         self._parts.database.write_soon(add)
 
 
 def _scope(parts: Parts, row: Row, levels: Sequence[str]) -> Scope:
-    scope = parts.scope(row)
+    scope, inside = parts.scope(row), agents_in(parts, row)
     for name in levels:
         agent = parts.catalogue.get(name)
+        if agent is not None and name not in inside:
+            whose = f"the run {row['run_id']!r} of {row['agent_name']!r}"
+            raise InvalidError(f"the agent {name!r} is not at work in {whose}, nor a tool of it")
         if agent is not None and agent.hooks not in scope.levels:
             scope = agent.hooks.scope(parent=scope)
     return scope

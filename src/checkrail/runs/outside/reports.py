@@ -2,73 +2,126 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from checkrail.runs import jsons
 from checkrail.runs import outcome as outcomes
 from checkrail.runs.approving import APPROVAL, awake, told
 from checkrail.runs.errors import InvalidError
+from checkrail.runs.graphs.requests import MODES
 from checkrail.runs.live import Limits
 from checkrail.runs.outcome import Outcome
 from checkrail.runs.outside import leases
+from checkrail.runs.outside.leases import Lease
+from checkrail.runs.outside.memos import bind_memo, check_memo
+from checkrail.runs.work import MEMO
 from checkrail.store import approvals, events, runs
 from checkrail.store.database import Tx
 from checkrail.store.events import RunEvent
 from checkrail.store.rows import Row
 
+_COUNTED = 500  # events, or
+_COUNTED_BYTES = 1 << 18  # bytes at a time, after which all that a run has told is counted
 
-def keep(tx: Tx, runner_id: str, run_id: str, attempt: int, kept: Mapping[str, Any]) -> None:
+BODY_EVENTS = MODES | {"events", "lifecycle"}
+"""The events that the body of a run may emit; all others are the server's own."""
+
+
+def keep(tx: Tx, lease: Lease, kept: Mapping[str, Any]) -> None:
     """Take a run from its runner with what came of it; whoever comes may finish it.
 
-    A report that was taken before is taken again; one under a lease that is lost is not.
+    The very report that was taken before is taken again; another one, or one under a lease that
+    is lost, is not.
     """
-    lease = f"{runner_id}:{attempt}"
+    check_events(event for event, _, _ in kept.get("events", ()))
+    data = jsons.dumps(kept)
+    _keep(tx, lease, data, _signature(lease, data))
+
+
+def _signature(lease: Lease, data: bytes) -> str:
+    """Return what a report is known by: the lease under which it came, and its digest."""
+    return f"{lease.runner_id}:{lease.attempt}:{sha256(data).hexdigest()}"
+
+
+def _keep(tx: Tx, lease: Lease, data: bytes, reported_by: str) -> None:
     taken = runs.change_owned(
         tx,
-        run_id,
-        runner_id,
-        attempt,
+        *lease,
         worker_id=None,
-        kept=jsons.dumps(kept),
-        reported_by=lease,
-        last_seq=events.last_seq(tx, run_id),
-        updated_at=time.time(),
+        kept=data,
+        reported_by=reported_by,
+        last_seq=events.last_seq(tx, lease.run_id),
+        updated_at=tx.time(),
     )
     if taken:
         tx.tell("work", "")
         return
-    row = runs.get(tx, run_id)
-    if row is None or row["reported_by"] != lease:
-        raise leases.lost(run_id)
+    row = runs.get(tx, lease.run_id)
+    if row is None or row["reported_by"] != reported_by:
+        raise leases.lost(lease.run_id)
 
 
-def leave(tx: Tx, runner_id: str, run_id: str, attempt: int, kept: Mapping[str, Any]) -> None:
+def leave(tx: Tx, lease: Lease, kept: Mapping[str, Any]) -> None:
     """Take a run from its runner that is left for somebody to answer; it may be answered by now.
 
     One that was to be stopped meanwhile has stopped.
     """
-    row = runs.get(tx, run_id)
-    if row is not None and row["cancel"] is not None:
-        ended = {"usage": kept["usage"], "ended": {"as": "stopped", "unwound": True}}
-        keep(tx, runner_id, run_id, attempt, ended)
+    reported_by = _signature(lease, jsons.dumps(kept))
+    row = runs.get(tx, lease.run_id)
+    if row is not None and row["reported_by"] == reported_by:
         return
-    lease, now = f"{runner_id}:{attempt}", time.time()
-    changed = {"worker_id": None, "phase": "waiting", "updated_at": now, "reported_by": lease}
-    answered = [each for each in approvals.answered(tx, run_id) if each["used_at"] is None]
-    if row is not None and answered:  # before anybody knew that the run would wait for it
+    _check_left(tx, leases.held(tx, lease), kept)
+    now = tx.time()
+    if not runs.change_owned(tx, *lease, updated_at=now):
+        raise leases.lost(lease.run_id)
+    row = leases.held(tx, lease)  # from here on nobody else changes it
+    if row["cancel"] is not None:
+        ended = {"usage": kept["usage"], "ended": {"as": "stopped", "unwound": True}}
+        _keep(tx, lease, jsons.dumps(ended), reported_by)
+        return
+    changed: dict[str, Any] = {"worker_id": None, "phase": "waiting", "updated_at": now}
+    answered = [each for each in approvals.answered(tx, lease.run_id) if each["used_at"] is None]
+    if answered:  # before anybody knew that the run would wait for it
         add_events(tx, row, [(APPROVAL, (), jsons.dumps(told(each))) for each in answered])
         changed |= awake(kept, now)
         tx.tell("work", "")
-    last = events.last_seq(tx, run_id)
-    if runs.change_owned(
-        tx, run_id, runner_id, attempt, kept=jsons.dumps(kept), last_seq=last, **changed
-    ):
-        tx.tell("run", run_id)
-        return
-    if row is None or row["reported_by"] != lease:
-        raise leases.lost(run_id)
+    changed |= {"reported_by": reported_by, "last_seq": events.last_seq(tx, lease.run_id)}
+    bound = bind_memo(lease.run_id, lease.attempt, {**kept, "seconds_left": _time_left(row, kept)})
+    if kept["usage"]:
+        changed["usage"] = jsons.dumps(kept["usage"])
+    runs.change_owned(tx, *lease, kept=jsons.dumps(bound), **changed)
+    tx.tell("run", lease.run_id)
+
+
+def _time_left(row: Row, kept: Mapping[str, Any]) -> float | None:
+    """Return the seconds that a run has left: as its runner says, but not more than it had."""
+    most: float | None = row["timeout_seconds"]
+    left: float | None = kept["seconds_left"]
+    if most is None or left is None:
+        return most
+    return max(0.0, min(left, most))
+
+
+def _check_left(tx: Tx, row: Row, kept: Mapping[str, Any]) -> None:
+    """Refuse a run that is left with what its body cannot have emitted, kept or waited for."""
+    check_events(event for event, _, _ in kept["events"])
+    check_memo(row["needs"].partition("/")[0], kept[MEMO])
+    asked = [each for each in approvals.of_run(tx, row["run_id"]) if each["used_at"] is None]
+    if row["cancel"] is None and all(each["status"] == "void" for each in asked):
+        what = f"nobody was asked about the run {row['run_id']!r}: there is no answer to wait for"
+        raise InvalidError(f"{what}. Reach a point whose hooks ask first")
+
+
+def check_events(names: Iterable[str]) -> None:
+    """Refuse events that the body of a run does not emit."""
+    if foreign := sorted(set(names) - BODY_EVENTS):
+        known = ", ".join(sorted(BODY_EVENTS))
+        raise InvalidError(
+            f"a runner cannot tell {foreign[0]!r} events: those are the server's. What it can tell "
+            f"is: {known}"
+        )
 
 
 def keep_events(tx: Tx, row: Row, news: Sequence[RunEvent], limits: Limits) -> None:
@@ -76,6 +129,7 @@ def keep_events(tx: Tx, row: Row, news: Sequence[RunEvent], limits: Limits) -> N
 
     A runner counts its own events from 1; the numbers that others see are ours.
     """
+    check_events(event.event for event in news)
     heard = row["heard"] or 0
     fresh = [event for event in news if event.seq > heard]
     if not fresh:
@@ -88,10 +142,19 @@ def keep_events(tx: Tx, row: Row, news: Sequence[RunEvent], limits: Limits) -> N
         raise InvalidError(f"an event has more than the {limits.event_bytes} bytes it may have")
     if fresh[-1].seq > limits.events:
         raise InvalidError(f"the run told more than {limits.events} events, which is the limit")
-    lease = row["run_id"], row["worker_id"], row["attempt"]
+    _check_bytes(tx, row["run_id"], fresh, limits)
+    lease = Lease(row["run_id"], row["worker_id"], row["attempt"])
     if not runs.change_owned(tx, *lease, heard=fresh[-1].seq):
         raise leases.lost(row["run_id"])
     add_events(tx, row, [(event.event, event.ns, event.raw) for event in fresh])
+
+
+def _check_bytes(tx: Tx, run_id: str, news: Sequence[RunEvent], limits: Limits) -> None:
+    """Refuse events of a run that has as many bytes of them as it may; not each batch counts."""
+    size = sum(len(event.raw) for event in news)
+    counts = size > _COUNTED_BYTES or news[0].seq // _COUNTED != (news[-1].seq + 1) // _COUNTED
+    if counts and size + events.stored_bytes(tx, run_id) > limits.bytes:
+        raise InvalidError(f"the run told more than {limits.bytes} bytes, which is the limit")
 
 
 def add_events(
@@ -100,7 +163,7 @@ def add_events(
     """Keep events of a run behind those that it has; `gap` numbers are left out before them."""
     first = events.last_seq(tx, row["run_id"]) + 1 + gap
     made = [RunEvent(seq, event, ns, raw=raw) for seq, (event, ns, raw) in enumerate(news, first)]
-    events.add(tx, [events.row_of(row["run_id"], row["thread_id"], made)])
+    events.add(tx, events.rows_of(row["run_id"], row["thread_id"], made))
     tx.tell("run", row["run_id"])
     tx.tell("thread", row["thread_id"])
 

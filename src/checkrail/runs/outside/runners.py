@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from checkrail.engine.records import uuid7
+from checkrail.runs import jsons
 from checkrail.runs.errors import RequestError
 from checkrail.runs.outside import claims, leases, reports
+from checkrail.runs.outside.leases import Lease
 from checkrail.runs.outside.points import Reached, decide
 from checkrail.runs.outside.waiting import Ticket, Waiting
 from checkrail.runs.parts import Parts
@@ -21,6 +23,7 @@ from checkrail.store import runs, workers
 from checkrail.store.database import Reads, Tx
 from checkrail.store.events import RunEvent
 from checkrail.store.rows import Row
+from checkrail.store.tables import LAST_CHANCE
 
 T = TypeVar("T")
 
@@ -172,6 +175,10 @@ class Runners:
             while True:
                 ticket.looks()
                 found = await self._write(partial(self._look, runner=runner, asked=asked))
+                if found is None:
+                    await self._parts.reload_agents()
+                    ticket.wake()
+                    continue
                 if found.claimed:
                     ticket.found()
                 if gone.done() and found.claimed:
@@ -182,18 +189,29 @@ class Runners:
                     return found
                 await _woken(ticket, left, gone)
 
-    def _look(self, tx: Tx, runner: Row, asked: Asked) -> Found:
-        parts, runner_id, now = self._parts, runner["worker_id"], time.time()
-        leases.known(tx, parts, runner_id, runner["owner"])  # one that is frozen does not beat
-        if not parts.has("on_run_start"):
-            runs.make_ready(tx, _AT_ONCE, now)
-        fits = claims.fitting(parts, runner["told"])
+    def _look(self, tx: Tx, runner: Row, asked: Asked) -> Found | None:
+        """Claim what there is for a runner; None: the agents have to be brought up to date."""
+        parts, runner_id, now = self._parts, runner["worker_id"], tx.time()
+        if not parts.is_current(tx, parts.catalogue.version):
+            return None
+        known = leases.known(tx, parts, runner_id, runner["owner"])
+        if not known["alive"]:  # it is frozen, or this server was: it gets runs when it has beaten
+            return Found()
+        runs.make_ready(tx, _AT_ONCE, now, parts.has_start_hooks)
+        can = {
+            "fits": claims.fitting(parts, runner["told"]),
+            "has_start_hooks": parts.has_start_hooks,
+        }
         held = runs.held_by(tx, runner_id)
         found = Found()
         if asked.room > 0:
-            found.claimed += runs.claim(tx, runner_id, asked.room, now, fits=fits, starts=False)
+            found.claimed += runs.claim(tx, runner_id, asked.room, now, starts=False, **can)
+        if len(found.claimed) < asked.room and not any(row["lost"] >= LAST_CHANCE for row in held):
+            found.claimed += runs.claim_suspect(
+                tx, runner_id, now, fits=can["fits"], executes_only=True
+            )
         if held:
-            found.claimed += runs.claim_beneath(tx, runner_id, now, fits=fits)
+            found.claimed += runs.claim_beneath(tx, runner_id, now, **can)
         # What it should hold and does not was lost on the way to it.
         strays = [row for row in held if row["run_id"] not in asked.holding]
         found.runs = [claims.begin(tx, parts, row) for row in (*strays, *found.claimed)]
@@ -208,7 +226,7 @@ class Runners:
     async def _give_back(self, rows: Sequence[Row]) -> None:
         def back(tx: Tx) -> None:
             for row in rows:
-                leases.release(tx, row)
+                leases.give_back(tx, row)
 
         await self._parts.database.write(back)
 
@@ -239,37 +257,31 @@ class Runners:
         return {"cancel": held[run_id]["cancel"], "runs": told}
 
     async def tell(
-        self, runner_id: str, run_id: str, attempt: int, told: Sequence[RunEvent]
+        self, lease: Lease, told: Sequence[RunEvent], usage: Mapping[str, Any] | None = None
     ) -> None:
-        """Keep what a run tells."""
+        """Keep what a run tells, and what its models have used so far."""
         limits = self._parts.settings.limits
 
         def keep(tx: Tx) -> None:
-            row = leases.held(tx, runner_id, run_id, attempt)
+            row = leases.held(tx, lease)
             reports.keep_events(tx, row, told, limits)
+            if usage:
+                runs.change_owned(tx, *lease, usage=jsons.dumps(usage))
 
         await self._write(keep)
 
-    async def decide(
-        self, runner_id: str, run_id: str, attempt: int, reached: Reached
-    ) -> dict[str, Any]:
+    async def decide(self, lease: Lease, reached: Reached) -> dict[str, Any]:
         """Call the hooks at a point of a run, and give what they decided."""
-        row = await self._parts.database.read(
-            lambda reads: leases.held(reads, runner_id, run_id, attempt)
-        )
+        row = await self._parts.read_current(lambda reads: leases.held(reads, lease))
         return await decide(self._parts, row, reached)
 
-    async def report(
-        self, runner_id: str, run_id: str, attempt: int, kept: Mapping[str, Any]
-    ) -> None:
+    async def report(self, lease: Lease, kept: Mapping[str, Any]) -> None:
         """Take what came of a run; its end is a server's."""
-        await self._write(lambda tx: reports.keep(tx, runner_id, run_id, attempt, kept))
+        await self._write(lambda tx: reports.keep(tx, lease, kept))
 
-    async def leave(
-        self, runner_id: str, run_id: str, attempt: int, kept: Mapping[str, Any]
-    ) -> None:
+    async def leave(self, lease: Lease, kept: Mapping[str, Any]) -> None:
         """Take a run that is left until somebody has answered, with where it is left."""
-        await self._write(lambda tx: reports.leave(tx, runner_id, run_id, attempt, kept))
+        await self._write(lambda tx: reports.leave(tx, lease, kept))
 
     async def deregister(self, runner_id: str, holding: frozenset[str]) -> None:
         """Take back what a runner holds, and forget it; all but `holding` it never had."""
@@ -279,7 +291,7 @@ class Runners:
                 if row["run_id"] in holding:
                     give_up(tx, self._parts, row, lost=False)
                 else:
-                    leases.release(tx, row)
+                    leases.give_back(tx, row)
             workers.remove(tx, runner_id)
 
         await self._write(leave)

@@ -44,7 +44,7 @@ class Unclaimed:
         late = {needs for needs, since in self._since.items() if now - since >= patience}
         if not late:
             return
-        for row in runs.unclaimed(tx, time.time() - patience, sorted(late)):
+        for row in runs.unclaimed(tx, tx.time() - patience, sorted(late)):
             reason = _reason(row, there, patience)
             log.warning("run %s: %s", row["run_id"], reason)
             ended = outcomes.failed(reason, "NoRunner")

@@ -58,7 +58,7 @@ def _read(kind: type, data: Any, what: str, current: Any = None) -> Any:
 def told(verdict: Verdict, original: Any) -> dict[str, Any]:
     """Write a verdict: what was decided by whom, and what of the original value has changed."""
     said: dict[str, Any] = {"action": str(verdict.decision)}
-    for name in ("reason", "status", "code", "hook"):
+    for name in ("reason", "status", "code", "retry_after", "hook"):
         if found := getattr(verdict, name):
             said[name] = found
     if verdict.inject:
@@ -88,6 +88,7 @@ class Told:
     reason: str = ""
     status: int | None = None
     code: str | None = None
+    retry_after: float | None = None
     hook: str | None = None
     inject: Sequence[Mapping[str, Any]] = field(default_factory=list)
     redacted: Any = UNSET
@@ -99,7 +100,7 @@ class Told:
         """Give the decision as a hook says it; None: go on."""
         reason = self.reason
         if self.decision is Decision.BLOCK:
-            return Block(reason, self.status or 403, self.code)
+            return Block(reason, self.status or 403, self.code, self.retry_after)
         if self.decision is Decision.FAIL:
             return Fail(reason, self.code, self.status or 500)
         if self.decision is Decision.RETRY:
@@ -131,6 +132,7 @@ def heard(point: HookPoint, said: Mapping[str, Any], current: Any) -> Told:
         said.get("reason") or "",
         said.get("status"),
         said.get("code"),
+        said.get("retry_after"),
         said.get("hook"),
         said.get("inject") or [],
         redacted,

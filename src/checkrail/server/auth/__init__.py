@@ -8,6 +8,7 @@ from checkrail.server.auth.cors import Cors
 from checkrail.server.auth.errors import AuthConfigError, AuthError, Forbidden, Unauthenticated
 from checkrail.server.auth.filters import Filter, matches
 from checkrail.server.auth.guard import Guard
+from checkrail.server.auth.key_watch import EndWithKey, KeyWatch, revoked_error
 from checkrail.server.auth.keys import KeyRow, KeyStore, NewKey, new_key
 from checkrail.server.auth.origins import check_binding
 from checkrail.server.auth.table import TABLE, missing
@@ -21,11 +22,13 @@ __all__ = [
     "Authenticator",
     "Caller",
     "Cors",
+    "EndWithKey",
     "Filter",
     "Forbidden",
     "Guard",
     "KeyRow",
     "KeyStore",
+    "KeyWatch",
     "NewKey",
     "Role",
     "Unauthenticated",
@@ -36,4 +39,5 @@ __all__ = [
     "matches",
     "missing",
     "new_key",
+    "revoked_error",
 ]

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from starlette.requests import HTTPConnection
 
 from checkrail.engine.values import User
-from checkrail.server.auth.errors import Unauthenticated
+from checkrail.server.auth.errors import Forbidden, Unauthenticated
 
 Role = Literal["admin", "member", "viewer", "runner"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -30,15 +30,26 @@ SCOPE_KEY = "checkrail.caller"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who was authenticated."""
+    """Somebody who was authenticated.
 
-    user: User = field(repr=False)  # its extras may hold credentials
+    `user` is what runs, hooks and records are told of them. `shown` is all that `authenticate`
+    returned, credentials perhaps: for the request's own auth handlers and custom routes.
+    """
+
+    user: User = field(repr=False)
     role: Role = "member"
+    shown: User | None = field(default=None, repr=False)
+    key_id: str | None = None
 
     @property
     def owner(self) -> str:
         """The identity under which threads, runs and records of this caller are kept."""
         return self.user.identity
+
+    @property
+    def request_user(self) -> User:
+        """The user with all its fields, to be handed to code within the request alone."""
+        return self.shown or self.user
 
     @property
     def is_admin(self) -> bool:
@@ -53,6 +64,13 @@ class Caller:
     def may(self, needs: Needs) -> bool:
         """Say whether the role is enough; a runner's is enough for a runner's routes only."""
         return self.role in _MAY[needs]
+
+    def check_role(self, needs: Needs, what: str = "This") -> None:
+        """Raise `Forbidden` if the role is not enough for `what`."""
+        if not self.may(needs):
+            raise Forbidden(
+                f"{what} needs the role {needs}, and you are {self.role}", detail={"needs": needs}
+            )
 
 
 ANONYMOUS = Caller(User("anonymous"), "admin")

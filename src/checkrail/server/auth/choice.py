@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from starlette._utils import get_route_path  # the router's own, so that both see one path
@@ -20,14 +21,23 @@ RUNNERS = "/runner"
 
 
 def choose(
-    auth: Auth | None = None, keys: KeyStore | None = None, cors: Cors | None = None
+    auth: Auth | None = None,
+    keys: KeyStore | None = None,
+    cors: Cors | None = None,
+    user_fields: Collection[str] = (),
+    *,
+    isolate: bool = False,
 ) -> Authenticator:
-    """Take the Auth object if there is one, else API keys, else this machine only."""
+    """Take the Auth object if there is one, else API keys, else this machine only.
+
+    `user_fields` are the extra fields of an Auth object's users that may be stored. With `isolate`
+    the owners' rule holds beside the handlers of such an object.
+    """
     if auth is None:
         return LoopbackOnly(cors) if keys is None else ApiKeys(keys, cors)
     from checkrail.server.auth.langgraph import LangGraphAuth
 
-    decides = LangGraphAuth(auth, cors)
+    decides = LangGraphAuth(auth, cors, user_fields, isolate=isolate)
     return decides if keys is None else WithRunnerKeys(decides, ApiKeys(keys, cors))
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
+from checkrail.regex import PatternError, compile_pattern
 from checkrail.server.auth.errors import AuthConfigError
 
 READ_BY_CLIENTS = ("content-location", "location", "x-pagination-next", "x-pagination-total")
 """Response headers that the LangGraph client reads."""
+
+
+_LOOPBACK = r"https?://(localhost|[\w-]+\.localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +38,26 @@ class Cors:
         given = {name: _read(name, value, known) for name, value in config.items()}
         return cls(**{name: value for name, value in given.items() if value is not None})
 
+    @classmethod
+    def of_loopback(cls) -> Self:
+        """Let in the pages of this machine, as a front end that is developed here."""
+        return cls(allow_origin_regex=_LOOPBACK)
+
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Put it around the app, outside of the guard: a preflight carries no credentials."""
-        return CORSMiddleware(app, **{each.name: getattr(self, each.name) for each in fields(self)})
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        regex = told.pop("allow_origin_regex")
+        middleware = CORSMiddleware(app, **told)
+        if regex is not None:  # it would be compiled with `re`
+            middleware.allow_origin_regex = cast("Any", compile_pattern(regex))
+        return middleware
 
     def names(self, origin: str) -> bool:
         """Say whether an origin was named; `*` names nobody."""
         regex = self.allow_origin_regex
-        return origin in self.allow_origins or bool(regex and re.fullmatch(regex, origin))
+        return origin in self.allow_origins or bool(
+            regex and compile_pattern(regex).fullmatch(origin)
+        )
 
     def allows(self, origin: str) -> bool:
         """Say whether pages of an origin may call."""
@@ -75,8 +90,8 @@ def _regex(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise _wrong(name, "a regular expression")
     try:
-        re.compile(value)
-    except re.error as problem:
+        compile_pattern(value)
+    except PatternError as problem:
         raise _wrong(name, f"a regular expression: {problem}") from None
     return value
 

@@ -32,8 +32,19 @@ class AuthError(CheckrailError):
 
     @property
     def body(self) -> dict[str, Any]:
-        """Give the one shape that all errors of the server have."""
-        return {"error": self.error, "message": self.message, "detail": self.detail}
+        """Return the one shape that all errors of the server have."""
+        return error_body(self.error, self.message, self.detail)
+
+
+def error_body(error: str, message: str, more: Any = None) -> dict[str, Any]:
+    """Return the one shape that all errors have: `detail` is a text, as LangGraph's clients expect.
+
+    What else there is to know stands in `errors`, if it is a list of what is wrong, or in `info`.
+    """
+    known: dict[str, Any] = {"error": error, "message": message, "detail": message}
+    if more is None:
+        return known
+    return known | {"errors" if isinstance(more, list) else "info": more}
 
 
 class Unauthenticated(AuthError):

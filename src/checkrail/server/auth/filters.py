@@ -10,6 +10,7 @@ Filter = dict[str, Any]
 
 _SCALARS = (str, int, float, bool, type(None))
 _JOINING = frozenset({"$and", "$or"})
+_METADATA = "metadata"
 
 
 class FilterError(ValueError):
@@ -20,6 +21,8 @@ def normal(given: object) -> Filter:
     """Check a filter and bring it into its normal form."""
     if not isinstance(given, Mapping):
         raise FilterError(f"a filter is a dict, not {type(given).__name__}")
+    if isinstance(given.get(_METADATA), Mapping):  # it says whose fields they are
+        given = {**given[_METADATA], **{key: of for key, of in given.items() if key != _METADATA}}
     return {_name(key): _condition(key, value) for key, value in given.items()}
 
 

@@ -11,8 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from checkrail.runs.graphs.users import GraphUser
 from checkrail.server.auth.answers import answer
 from checkrail.server.auth.authenticator import Authenticator
-from checkrail.server.auth.caller import SCOPE_KEY, Caller, Needs
-from checkrail.server.auth.errors import AuthError, Forbidden
+from checkrail.server.auth.caller import SCOPE_KEY, Caller
+from checkrail.server.auth.errors import AuthError
 from checkrail.server.auth.matching import SOCKET, Found, Rule, Rules
 from checkrail.server.auth.request import Rewind
 from checkrail.server.auth.table import TABLE
@@ -21,6 +21,8 @@ Custom = Literal["none", "open", "guarded"]
 """Routes of the user's own app: there are none, anybody may call them, callers only."""
 
 RULE_KEY = "checkrail.rule"
+_SAFE = ("GET", "HEAD", "OPTIONS", SOCKET)
+"""Methods by which a viewer may call the user's own app."""
 BODY_LIMIT = 16 * 1024 * 1024
 
 
@@ -68,7 +70,7 @@ class Guard:
         if found.ours or self.custom == "none":
             scope[RULE_KEY] = _allowed(caller, found)
         else:
-            _check(caller, "viewer")
+            caller.check_role("viewer" if method in _SAFE else "member")
             _introduce(caller, scope)
         scope[SCOPE_KEY] = caller
         scope.setdefault("state", {})["caller"] = caller
@@ -88,7 +90,7 @@ class Guard:
 
 def _allowed(caller: Caller, found: Found) -> Rule:
     if found.rule is not None:
-        _check(caller, found.rule.needs)
+        caller.check_role(found.rule.needs)
         return found.rule
     if not found.methods:
         raise AuthError("There is nothing at this path", status=404, error="not_found")
@@ -98,14 +100,7 @@ def _allowed(caller: Caller, found: Found) -> Rule:
     )
 
 
-def _check(caller: Caller, needs: Needs) -> None:
-    if not caller.may(needs):
-        raise Forbidden(
-            f"This needs the role {needs}, and you are {caller.role}", detail={"needs": needs}
-        )
-
-
 def _introduce(caller: Caller, scope: Scope) -> None:
     """Show the caller to somebody else's app, the way that Starlette does."""
-    scope["user"] = GraphUser(caller.user)
+    scope["user"] = GraphUser(caller.request_user)
     scope["auth"] = AuthCredentials(["authenticated", *caller.permissions])

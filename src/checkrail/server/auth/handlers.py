@@ -14,6 +14,8 @@ from langgraph_sdk import Auth
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from checkrail.engine.containment import contained
+from checkrail.engine.errors import error_type
 from checkrail.server.auth.errors import AuthConfigError, AuthError
 from checkrail.server.auth.request import PARAMETERS
 
@@ -74,7 +76,8 @@ async def call(handler: Handler, arguments: Mapping[str, Any]) -> Any:
 async def refusals(handler: Handler, refused: type[AuthError]) -> AsyncIterator[None]:
     """Turn what a handler raises into an answer; an assertion that fails is its way to refuse."""
     try:
-        yield
+        with contained():
+            yield
     except AuthError:
         raise
     except AssertionError as said:
@@ -87,15 +90,19 @@ async def refusals(handler: Handler, refused: type[AuthError]) -> AsyncIterator[
 
 def _as_said(said: Auth.exceptions.HTTPException | HTTPException) -> AuthError:
     text = isinstance(said.detail, str)
+    status = _refusal_status(said.status_code)
     return AuthError(
-        said.detail if text else _phrase(said.status_code),
-        status=said.status_code,
-        error={401: "unauthenticated", 403: "forbidden", 404: "not_found"}.get(
-            said.status_code, "refused"
-        ),
+        said.detail if text else _phrase(status),
+        status=status,
+        error={401: "unauthenticated", 403: "forbidden", 404: "not_found"}.get(status, "refused"),
         detail=None if text else said.detail,
         headers=said.headers,
     )
+
+
+def _refusal_status(given: object) -> int:
+    """Return a status that refuses or leads elsewhere; 500 for any other, such as of success."""
+    return given if isinstance(given, int) and 300 <= given <= 599 else 500
 
 
 def _phrase(status: int) -> str:
@@ -107,11 +114,11 @@ def _phrase(status: int) -> str:
 
 def _failed(handler: Handler, failure: Exception) -> AuthError:
     """Tell the log where it happened; the text of the error may hold what was sent."""
-    where = traceback.extract_tb(failure.__traceback__)[-1]
+    where = traceback.extract_tb((failure.__cause__ or failure).__traceback__)[-1]
     log.error(
         "auth handler %r raised %s in %s, line %s",
         _name(handler),
-        type(failure).__name__,
+        error_type(failure),
         where.filename,
         where.lineno,
     )

@@ -19,6 +19,9 @@ from checkrail.server.auth.errors import Unauthenticated
 from checkrail.server.auth.origins import headers_of
 
 PREFIX = "crk_"
+REALM = {"WWW-Authenticate": 'Bearer realm="checkrail keys"'}
+"""Says that callers are known by our keys, and not by something of the project's own."""
+
 _LONGEST = 200
 
 
@@ -76,14 +79,18 @@ class ApiKeys(Authenticator):
         if token is None:
             raise Unauthenticated(
                 "No API key was sent. Send one as `x-api-key: crk_…` or "
-                "`Authorization: Bearer crk_…`; `checkrail keys create` makes one"
+                "`Authorization: Bearer crk_…`; `checkrail keys create` makes one",
+                headers=REALM,
             )
         row = await self._row(token)
         if row is None:
             raise Unauthenticated(
-                "This API key is not known, or was revoked. `checkrail keys create` makes a new one"
+                "This API key is not known, or was revoked. "
+                "`checkrail keys create` makes a new one",
+                headers=REALM,
             )
-        return Caller(User(row["owner"], extras={"key": row.get("name")}), row["role"])
+        user = User(row["owner"], extras={"key": row.get("name"), "key_id": row.get("key_id")})
+        return Caller(user, row["role"], key_id=row.get("key_id"))
 
     async def _row(self, token: str) -> KeyRow | None:
         if len(token) > _LONGEST:

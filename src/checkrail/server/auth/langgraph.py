@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from langgraph_sdk import Auth
@@ -29,9 +29,18 @@ from checkrail.server.auth.users import read_caller
 class LangGraphAuth(Authenticator):
     """Lets the handlers of an Auth object decide."""
 
-    def __init__(self, auth: Auth, cors: Cors | None = None) -> None:
+    def __init__(
+        self,
+        auth: Auth,
+        cors: Cors | None = None,
+        user_fields: Collection[str] = (),
+        *,
+        isolate: bool = False,
+    ) -> None:
         super().__init__(cors)
+        self.isolate = isolate
         self.auth = auth
+        self.user_fields = frozenset(user_fields)
         self.handler = authenticate_handler(auth)
         self.wanted = wanted_parameters(self.handler)
         self.reads_body = bool(self.wanted & READING)
@@ -40,13 +49,15 @@ class LangGraphAuth(Authenticator):
         """Ask the authentication handler."""
         given = await arguments(self.wanted, scope, receive)
         async with refusals(self.handler, Unauthenticated):
-            caller = read_caller(await call(self.handler, given))
+            caller = read_caller(await call(self.handler, given), self.user_fields)
         if caller is None:
             raise Unauthenticated("The server's authentication handler named no user")
         return caller
 
     def decides(self, resource: str, action: str) -> bool:
-        """Say whether there is a handler for it."""
+        """Return whether there is a handler for it, and no owners' rule beside it."""
+        if self.isolate:
+            return False
         return authorization_handler(self.auth, TERMS.get(resource, resource), action) is not None
 
     async def _handled(
@@ -64,7 +75,7 @@ class LangGraphAuth(Authenticator):
 
 
 def _context(caller: Caller, resource: Any, action: Any) -> Auth.types.AuthContext:
-    user = GraphUser(caller.user)
+    user = GraphUser(caller.request_user)
     return Auth.types.AuthContext(
         permissions=user.permissions, user=user, resource=resource, action=action
     )

@@ -31,6 +31,8 @@ SERVER = (
     Rule("GET", "/ok", "public"),
     Rule("GET", "/info", "public"),
     Rule("GET", "/docs", "public"),
+    Rule("GET", "/docs/page.css", "public"),
+    Rule("GET", "/docs/page.js", "public"),
     Rule("GET", "/openapi.json", "public"),
     Rule("GET", "/metrics", "viewer"),
 )
@@ -85,6 +87,7 @@ THREADS = _rules(
     "POST   /threads/{thread_id}/state                      update",
     "POST   /threads/{thread_id}/state/checkpoint           read",
     "GET    /threads/{thread_id}/state/{checkpoint_id}      read",
+    "GET    /threads/{thread_id}/history                    read",
     "POST   /threads/{thread_id}/history                    read",
     "GET    /threads/{thread_id}/stream                     read",
     "POST   /threads/{thread_id}/commands                   create_run",
@@ -194,10 +197,11 @@ TABLE = Rules(
 
 def missing(app: FastAPI, rules: Rules = TABLE) -> list[str]:
     """List the routes of an app that the table does not have."""
-    return [f"{method} {path}" for method, path in _routes(app) if not rules.has(method, path)]
+    return [f"{method} {path}" for method, path in routes_of(app) if not rules.has(method, path)]
 
 
-def _routes(app: FastAPI) -> Iterator[tuple[str, str]]:
+def routes_of(app: FastAPI) -> Iterator[tuple[str, str]]:
+    """Yield the methods and paths of an app; a socket's method is `SOCKET`."""
     for context in iter_route_contexts(app.routes):
         path = context.path or ""
         if isinstance(context.original_route, WebSocketRoute):

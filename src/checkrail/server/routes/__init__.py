@@ -8,6 +8,7 @@ from checkrail.server.routes import (
     assistants,
     coordinator,
     crons,
+    docs,
     events,
     hooks,
     protocol,
@@ -21,6 +22,8 @@ from checkrail.server.routes import (
 )
 
 ROUTERS: tuple[tuple[str, APIRouter], ...] = (
+    ("health", system.health),  # whoever watches a server asks for it, whatever is turned off
+    ("meta", docs.router),
     ("meta", system.router),
     ("assistants", assistants.router),
     ("assistants", agents.router),

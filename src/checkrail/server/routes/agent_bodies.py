@@ -89,6 +89,7 @@ class Agent(BaseModel):
     timeout_seconds: float | None
     blueprint: dict[str, Any] | None
     problem: str | None
+    signing_secret: str | None
     assistant_id: str
     created_at: str | None
     updated_at: str | None

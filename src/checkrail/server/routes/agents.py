@@ -13,7 +13,7 @@ from checkrail.runs.admission import own_assistant
 from checkrail.runs.agent_making import AgentMaking, Maker, missing
 from checkrail.runs.errors import InvalidError
 from checkrail.runs.made_agents import MadeAgents
-from checkrail.server.agent_shapes import agent_json, version_json
+from checkrail.server.agent_shapes import API, agent_json, version_json
 from checkrail.server.answers import Json
 from checkrail.server.auth import Access, Caller, Forbidden, matches
 from checkrail.server.routes.agent_bodies import (
@@ -50,27 +50,28 @@ async def create_agent(request: Request, served: Served, body: NewAgent) -> Resp
     made = made_of(served)
     told: dict[str, Any] = {"graph_id": body.name, "name": body.name, "metadata": {}}
     caller, _ = await served.access(request, "agents", "create", told)
-    maker = _maker(made, caller, told.get("metadata") or {})
-    await AgentMaking(made).create(body.name, _said(body.said()), maker)
-    return Json(_shown(made, body.name), status_code=201)
+    maker = _maker(served, caller, told.get("metadata") or {})
+    most = 0 if caller.is_admin else served.config.limits.agents_per_owner
+    await AgentMaking(made).create(body.name, _said(body.said()), maker, most)
+    return Json(_shown_to(caller, made, body.name), status_code=201)
 
 
 @router.get("/agents", responses=AGENTS)
 async def list_agents(request: Request, served: Served) -> Response:
     """List all agents, those of files first."""
     made = made_of(served)
-    _, access = await served.access(request, "agents", "search", {"metadata": {}})
+    caller, access = await served.access(request, "agents", "search", {"metadata": {}})
     await made.renew()
     names = dict.fromkeys((*served.catalogue.names, *made.broken))
-    seen = await served.database.read(lambda reads: _seen(reads, [*names], access))
-    return Json([_shown(made, name) for name in names if name in seen])
+    seen = await served.database.read(lambda reads: visible_names(reads, [*names], access))
+    return Json([_shown(made, name, caller) for name in names if name in seen])
 
 
 @router.get("/agents/{name}", responses=AGENT)
 async def get_agent(request: Request, served: Served, name: Name) -> Response:
-    """Give an agent."""
-    await _found(request, served, name, "read")
-    return Json(_shown(made_of(served), name))
+    """Give an agent; who made it also sees the secret that signs what its http hooks send."""
+    caller = await _found(request, served, name, "read")
+    return Json(_shown_to(caller, made_of(served), name))
 
 
 @router.patch("/agents/{name}", responses=AGENT)
@@ -102,12 +103,12 @@ async def list_agent_versions(
     request: Request, served: Served, name: Name, limit: Limit = 20, offset: Offset = 0
 ) -> Response:
     """List the versions of an agent, the newest first; a file's agent has none here."""
-    await _found(request, served, name, "read")
+    caller = await _found(request, served, name, "read")
     entry = served.catalogue.get(name)
     if entry is not None and not entry.made_over_http:
         return Json([])
     rows = await served.database.read(lambda reads: agents.versions(reads, name, limit, offset))
-    return Json([version_json(row) for row in rows])
+    return Json([version_json(row, whole=_sees_whole(caller, row["owner"])) for row in rows])
 
 
 @router.post("/agents/{name}/enable", responses=AGENT)
@@ -123,9 +124,9 @@ async def disable_agent(request: Request, served: Served, name: Name) -> Respons
 
 
 async def _switched(request: Request, served: Services, name: str, *, on: bool) -> Response:
-    await _found(request, served, name, "update")
+    caller = await _found(request, served, name, "update")
     await AgentMaking(made_of(served)).switch(name, on=on)
-    return Json(_shown(made_of(served), name))
+    return Json(_shown(made_of(served), name, caller))
 
 
 async def _revised(
@@ -135,8 +136,8 @@ async def _revised(
     if said.get("name", name) != name:
         raise InvalidError(f"the agent {name!r} keeps its name. Make another, and remove this one")
     made = made_of(served)
-    await AgentMaking(made).revise(name, change, _maker(made, caller))
-    return Json(_shown(made, name))
+    await AgentMaking(made).revise(name, change, _maker(served, caller))
+    return Json(_shown_to(caller, made, name))
 
 
 def _said(blueprint: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,14 +145,28 @@ def _said(blueprint: Mapping[str, Any]) -> dict[str, Any]:
     return {key: said for key, said in blueprint.items() if said is not None}
 
 
-def _maker(made: MadeAgents, caller: Caller, metadata: Mapping[str, Any] | None = None) -> Maker:
-    trusted = made.allow_code and caller.is_admin
-    return Maker(caller.owner, trusted, metadata or {})
+def _maker(served: Services, caller: Caller, metadata: Mapping[str, Any] | None = None) -> Maker:
+    trusted = made_of(served).allow_code and caller.is_admin
+    quotas = None if caller.is_admin else served.runs.admission.quotas
+    return Maker(caller.owner, trusted, quotas, metadata or {})
 
 
-def _shown(made: MadeAgents, name: str) -> Any:
+def _shown(made: MadeAgents, name: str, caller: Caller) -> Any:
     entry, row = made.catalogue.get(name), made.kept.rows.get(name)
-    return agent_json(name, entry, row, made.broken.get(name) if entry is None else None)
+    problem = made.broken.get(name) if entry is None else None
+    return agent_json(name, entry, row, problem, whole=_sees_whole(caller, _owner(row)))
+
+
+def _sees_whole(caller: Caller, owner: str | None) -> bool:
+    return caller.is_admin or caller.owner == owner
+
+
+def _shown_to(caller: Caller, made: MadeAgents, name: str) -> Any:
+    """Return an agent, with its signing secret for its owner and for admins."""
+    shown = _shown(made, name, caller)
+    if _sees_whole(caller, shown["owner"]) and shown["source"] == API and name in made.kept.rows:
+        shown["signing_secret"] = made.signing_secret(name)
+    return shown
 
 
 async def _found(request: Request, served: Services, name: str, action: str) -> Caller:
@@ -162,13 +177,14 @@ async def _found(request: Request, served: Services, name: str, action: str) -> 
     kept = await made.renew()
     entry, row = served.catalogue.get(name), kept.rows.get(name)
     if entry is None and name not in made.broken:
-        raise missing(name, made)
-    if name not in await served.database.read(lambda reads: _seen(reads, [name], access)):
-        raise missing(name, made)
-    owner = _owner(row) if entry is None or entry.made_over_http else None
-    if access.owner is not None and owner != access.owner:
-        whose = "a file's" if owner is None else "somebody else's"
-        raise Forbidden(f"The agent {name!r} is {whose}, and for admins to change")
+        raise missing(name)
+    if name not in await served.database.read(lambda reads: visible_names(reads, [name], access)):
+        raise missing(name)
+    of_file = entry is not None and not entry.made_over_http
+    if of_file and action != "read" and not caller.is_admin:  # whatever an auth handler allows
+        raise Forbidden(f"The agent {name!r} is a file's, and for admins to change")
+    if access.owner is not None and _owner(row) != access.owner:
+        raise Forbidden(f"The agent {name!r} is somebody else's, and for admins to change")
     return caller
 
 
@@ -176,7 +192,7 @@ def _owner(row: Row | None) -> str | None:
     return None if row is None else row["owner"]
 
 
-def _seen(reads: Reads, names: list[str], access: Access) -> set[str]:
+def visible_names(reads: Reads, names: list[str], access: Access) -> set[str]:
     """Say which agents a filter lets through: it is about the assistants that stand for them."""
     if access.filter is None:
         return set(names)

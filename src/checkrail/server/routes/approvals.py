@@ -114,7 +114,7 @@ async def list_approvals(
     def find(reads: Reads) -> list[Row]:
         last = None if before is None else approvals.get(reads, str(before))
         if before is not None and (last is None or asker.owner not in (None, last["owner"])):
-            raise NotFoundError(f"there is no approval {str(before)!r} to go on from")
+            raise NotFoundError(f"approval {str(before)!r} to go on from was not found")
         return approvals.search(
             reads,
             owner=asker.owner,
@@ -182,7 +182,7 @@ async def _found(request: Request, served: Services, approval_id: UUID, action: 
         or run is None
         or not await served.database.read(lambda reads: may_touch(reads, run, asker))
     ):
-        raise NotFoundError(f"there is no approval {str(approval_id)!r}")
+        raise NotFoundError(f"approval {str(approval_id)!r} not found")
     return row
 
 

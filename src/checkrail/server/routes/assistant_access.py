@@ -24,16 +24,16 @@ def id_of(assistant_id: str) -> str:
         return own_assistant(assistant_id)
 
 
-def missing(assistant_id: str, served: Services) -> NotFoundError:
-    """Say that there is no such assistant, and what there is."""
-    known = ", ".join(served.catalogue.names)
-    return NotFoundError(f"there is no assistant {assistant_id!r}. Agents of this server: {known}")
+def missing(assistant_id: str) -> NotFoundError:
+    """Say that there is no such assistant; which there are is not for everybody."""
+    hint = "POST /assistants/search lists those that you may see"
+    return NotFoundError(f"assistant {assistant_id!r} not found. {hint}")
 
 
 def check_graph(served: Services, graph_id: str | None) -> None:
     """Refuse an agent that the server does not have."""
     if graph_id is not None and graph_id not in served.catalogue:
-        raise UnknownGraphError(graph_id, served.catalogue.names)
+        raise UnknownGraphError(graph_id)
 
 
 async def found(
@@ -51,8 +51,8 @@ async def found(
     caller, access = await served.access(request, "assistants", action, told)
     row = await served.database.read(lambda reads: assistants.get(reads, known))
     if row is None or not visible(row, access):
-        raise missing(assistant_id, served)
-    if row["owner"] is None and access.owner is not None:
+        raise missing(assistant_id)
+    if row["owner"] is None and action != "read" and not caller.is_admin:
         raise Forbidden(
             f"The assistant {row['name']!r} stands for an agent of the server, "
             "which is for admins to change. Create one of your own"

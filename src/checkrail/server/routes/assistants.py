@@ -12,8 +12,10 @@ from starlette.responses import Response
 
 from checkrail.engine.records import uuid7
 from checkrail.runs.errors import ConflictError, NotFoundError
-from checkrail.server.answers import Json
-from checkrail.server.auth import Access, matches
+from checkrail.runs.graphs.context import mirror_settings
+from checkrail.runs.quotas import stored_size
+from checkrail.server.answers import Json, page_headers
+from checkrail.server.auth import Access, Caller, matches
 from checkrail.server.routes import assistant_graphs
 from checkrail.server.routes.assistant_access import check_graph, found, missing
 from checkrail.server.routes.assistant_bodies import (
@@ -54,21 +56,34 @@ async def create_assistant(request: Request, served: Served, body: NewAssistant)
     caller, access = await served.access(request, "assistants", "create", value)
     check_graph(served, value["graph_id"])
     row = _new(value, caller.owner)
-    if not await served.database.write(lambda tx: assistants.add(tx, row)):
+    if not await served.database.write(partial(_add, served, caller, row)):
         row = await _existing(served, row["assistant_id"], value["if_exists"], access)
     return Json(assistant_json(row))
 
 
+def _add(served: Services, caller: Caller, row: Row, tx: Tx) -> bool:
+    """Add an assistant within its owner's quota; False: there is one of that id."""
+    row["stored_bytes"] = _version_size(row)
+    if assistants.get(tx, row["assistant_id"]) is None:
+        served.check_bytes(tx, caller, row["owner"], row["stored_bytes"])
+    return assistants.add(tx, row)
+
+
+def _version_size(row: Row) -> int:
+    return stored_size(*(row[name] for name in assistants.VERSIONED))
+
+
 def _new(value: dict[str, Any], owner: str) -> Row:
     now = time.time()
+    config, context = mirror_settings(value["config"], value["context"])
     return {
         "assistant_id": str(value["assistant_id"]),
         "graph_id": value["graph_id"],
         "owner": owner,
         "name": "Untitled" if value["name"] is None else value["name"],
         "description": value["description"],
-        "config": value["config"] or {},
-        "context": value["context"] or {},
+        "config": config or {},
+        "context": context or {},
         "metadata": value.get("metadata") or {},
         "version": 1,
         "created_at": now,
@@ -96,9 +111,7 @@ async def search_assistants(request: Request, served: Served, body: AssistantSea
     )
     rows = await served.database.read(lambda reads: assistants.search(reads, wanted, page))
     shown = [selected(assistant_json(row), body.select) for row in rows[: body.limit]]
-    more = len(rows) > body.limit
-    headers = {"X-Pagination-Next": str(body.offset + body.limit)} if more else None
-    return Json(shown, headers=headers)
+    return Json(shown, headers=page_headers(len(rows), body.limit, body.offset))
 
 
 @router.post("/assistants/count", responses=COUNT)
@@ -136,7 +149,7 @@ async def update_assistant(
 ) -> Response:
     """Make a new version of an assistant, and use it."""
     value = body.model_dump() | {"metadata": body.metadata or {}}
-    _, row = await found(request, served, assistant_id, "update", value)
+    caller, row = await found(request, served, assistant_id, "update", value)
     check_graph(served, value["graph_id"])
     if row["owner"] is None and value["graph_id"] not in (None, row["graph_id"]):
         raise ConflictError(
@@ -145,18 +158,35 @@ async def update_assistant(
         )
     fields = AssistantChange.model_fields
     named = {name: value[name] for name in fields if value.get(name) is not None}
-    changed = await served.database.write(lambda tx: _revised(tx, row["assistant_id"], named))
+    revise = partial(_revised, served, caller, row["assistant_id"], named)
+    changed = await served.database.write(revise)
     if changed is None:
-        raise missing(assistant_id, served)
+        raise missing(assistant_id)
     return Json(assistant_json(changed))
 
 
-def _revised(tx: Tx, assistant_id: str, named: dict[str, Any]) -> Row | None:
+def _revised(
+    served: Services, caller: Caller, assistant_id: str, named: dict[str, Any], tx: Tx
+) -> Row | None:
     row = assistants.lock(tx, assistant_id)
     if row is None:
         return None
     metadata = {**row["metadata"], **named.get("metadata", {})}
-    return assistants.revise(tx, {**row, **named, "metadata": metadata}, time.time())
+    changed = {**row, **named, "metadata": metadata, **_new_settings(row, named)}
+    size = _version_size(changed)
+    served.check_bytes(tx, caller, row["owner"], size)
+    changed["stored_bytes"] = (row["stored_bytes"] or 0) + size
+    return assistants.revise(tx, changed, time.time())
+
+
+def _new_settings(row: Row, named: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a new version: what replaces the one replaces the other with it."""
+    config, context = named.get("config"), named.get("context")
+    if context is None and not (config or {}).get("configurable"):
+        return {}
+    base = {key: said for key, said in row["config"].items() if key != "configurable"}
+    config, context = mirror_settings(base if config is None else config, context)
+    return {"config": config, "context": context}
 
 
 @router.delete("/assistants/{assistant_id}", status_code=204, responses=GONE)
@@ -176,7 +206,7 @@ async def delete_assistant(
     if delete_threads:
         await remove_threads(request, served, row["assistant_id"])
     if not await served.database.write(partial(_remove, assistant_id=row["assistant_id"])):
-        raise missing(assistant_id, served)
+        raise missing(assistant_id)
     return Response(status_code=204)
 
 
@@ -208,7 +238,7 @@ async def set_latest(request: Request, served: Served, assistant_id: str, body: 
         lambda tx: _set_back(tx, row["assistant_id"], body.version)
     )
     if changed is None:
-        raise NotFoundError(f"the assistant {assistant_id!r} has no version {body.version}")
+        raise NotFoundError(f"version {body.version} of the assistant {assistant_id!r} not found")
     return Json(assistant_json(changed))
 
 

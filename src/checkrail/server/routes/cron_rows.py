@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
 
-from checkrail.engine.values import User
 from checkrail.runs.errors import InvalidError
 from checkrail.runs.schedule import next_time
 from checkrail.server.bodies import RunOptions
@@ -25,19 +23,9 @@ def next_run(row: Mapping[str, Any], now: float) -> float | None:
     return None if row["end_at"] is not None and following > row["end_at"] else following
 
 
-def acting(user: User) -> dict[str, Any]:
-    """Give who a cron acts as; what else is known of them may be credentials."""
-    return {
-        "identity": user.identity,
-        "email": user.email,
-        "org_id": user.org_id,
-        "permissions": [*user.permissions],
-    }
-
-
-def new_row(body: NewCron, value: Mapping[str, Any]) -> Row:
+def new_row(body: NewCron, value: Mapping[str, Any], now: float) -> Row:
     """Give the row of a cron as the auth handlers left it, without its owner and next time."""
-    now, metadata = time.time(), value["metadata"] or {}
+    metadata = value["metadata"] or {}
     stateless = value["thread_id"] is None
     assistant_id = str(value["assistant_id"])
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
@@ -12,9 +11,11 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from checkrail.engine.records import uuid7
+from checkrail.engine.values import plain
 from checkrail.runs.errors import NotFoundError
-from checkrail.server.answers import Json
-from checkrail.server.auth import Access, matches
+from checkrail.runs.quotas import stored_size
+from checkrail.server.answers import Json, page_headers
+from checkrail.server.auth import Access, Caller, caller_of, matches
 from checkrail.server.routes.assistant_access import id_of, missing
 from checkrail.server.routes.cron_bodies import (
     COLUMNS,
@@ -27,7 +28,7 @@ from checkrail.server.routes.cron_bodies import (
     CronsWanted,
     NewCron,
 )
-from checkrail.server.routes.cron_rows import acting, new_payload, new_row, new_times, next_run
+from checkrail.server.routes.cron_rows import new_payload, new_row, new_times, next_run
 from checkrail.server.services import Services, services_of
 from checkrail.server.shapes import cron_json, selected
 from checkrail.store import assistants, crons, threads
@@ -73,9 +74,11 @@ async def _created(
     }
     caller, _ = await served.access(request, "crons", "create", value)
     await _check_runs(request, served, value, str(body.assistant_id))
-    row = new_row(body, value) | {"owner": caller.owner, "user": acting(caller.user)}
+    row = new_row(body, value, served.database.time())
+    row |= {"owner": caller.owner, "user": plain(caller.user), "key_id": caller.key_id}
     row["next_run_at"] = next_run(row, row["created_at"])
-    await served.database.write(partial(_keep, row=row))
+    row["stored_bytes"] = stored_size(row["payload"], row["metadata"])
+    await served.database.write(partial(_keep, served, caller, row))
     return row
 
 
@@ -101,9 +104,9 @@ async def _check_runs(
 
     assistant, thread = await served.database.read(find)
     if assistant is None or access.owner not in (None, assistant["owner"] or access.owner):
-        raise missing(assistant_id, served)
+        raise missing(assistant_id)
     if value["thread_id"] is not None and not _visible(thread, access):
-        raise NotFoundError(f"there is no thread {str(value['thread_id'])!r}")
+        raise NotFoundError(f"thread {str(value['thread_id'])!r} not found")
 
 
 def _visible(row: Row | None, access: Access) -> bool:
@@ -112,7 +115,11 @@ def _visible(row: Row | None, access: Access) -> bool:
     return access.filter is None or matches(access.filter, row["metadata"])
 
 
-def _keep(tx: Tx, row: Row) -> None:
+def _keep(served: Services, caller: Caller, row: Row, tx: Tx) -> None:
+    """Keep a cron within its owner's quotas."""
+    if not caller.is_admin:
+        served.runs.admission.quotas.check_crons(tx, row["owner"])
+    served.check_bytes(tx, caller, row["owner"], row["stored_bytes"])
     crons.add(tx, row)
     tx.tell("clock", "")
 
@@ -130,7 +137,7 @@ async def _found(
 
 
 def _missing(cron_id: UUID) -> NotFoundError:
-    return NotFoundError(f"there is no cron {str(cron_id)!r}")
+    return NotFoundError(f"cron {str(cron_id)!r} not found")
 
 
 @router.get("/runs/crons/{cron_id}", responses=ONE)
@@ -153,22 +160,41 @@ async def update_cron(
     await _found(request, served, cron_id, "update", value)
     named = {**value["payload"], "metadata": value["metadata"]}
     changed = await served.database.write(
-        partial(_changed, cron_id=str(cron_id), body=body, named=named)
+        partial(
+            _changed,
+            served,
+            caller_of(request),
+            cron_id=str(cron_id),
+            body=body,
+            named=named,
+        )
     )
     if changed is None:
         raise _missing(cron_id)
     return Json(_shown(changed))
 
 
-def _changed(tx: Tx, cron_id: str, body: CronChange, named: Mapping[str, Any]) -> Row | None:
+def _changed(
+    served: Services,
+    caller: Caller,
+    tx: Tx,
+    cron_id: str,
+    body: CronChange,
+    named: Mapping[str, Any],
+) -> Row | None:
     row = crons.lock(tx, cron_id)
     if row is None:
         return None
-    now = time.time()
+    now = tx.time()
     metadata = {**row["metadata"], **(named["metadata"] or {})}
+    payload = new_payload(row["payload"], {**named, "metadata": metadata})
+    size = stored_size(payload, metadata)
+    served.check_bytes(tx, caller, row["owner"], size - (row["stored_bytes"] or 0))
     values = new_times(row, body, now) | {
         "metadata": metadata,
-        "payload": new_payload(row["payload"], {**named, "metadata": metadata}),
+        "payload": payload,
+        "stored_bytes": size,
+        "key_id": caller.key_id,
         "updated_at": now,
     }
     if body.on_run_completed is not None and row["thread_id"] is None:
@@ -195,11 +221,14 @@ async def search_crons(request: Request, served: Served, body: CronSearch) -> Re
     )
     same["enabled"] = body.enabled
     sort_by = body.sort_by or "created_at"
-    page = Page(COLUMNS.get(sort_by, sort_by), body.sort_order or "desc", body.limit, body.offset)
+    order, most = body.sort_order or "desc", body.limit + 1
+    page = Page(COLUMNS.get(sort_by, sort_by), order, most, body.offset)
     rows = await served.database.read(
         lambda reads: crons.search(reads, page, same, metadata, access.filter)
     )
-    return Json([selected(_shown(row), body.select) for row in rows])
+    headers = page_headers(len(rows), body.limit, body.offset)
+    shown = [selected(_shown(row), body.select) for row in rows[: body.limit]]
+    return Json(shown, headers=headers)
 
 
 @router.post("/runs/crons/count", responses=COUNT)

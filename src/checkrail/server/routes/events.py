@@ -10,12 +10,14 @@ from starlette.responses import Response
 
 from checkrail.runs.feed import Feed
 from checkrail.runs.requests import Asker
+from checkrail.server.auth import caller_of
 from checkrail.server.documents import STREAM
 from checkrail.server.finding import after_of, may_touch
 from checkrail.server.routes.runs import LastEvent
 from checkrail.server.services import Services, services_of
+from checkrail.server.shapes import record_json
 from checkrail.server.streaming import EventStream
-from checkrail.server.streams.sse import frame
+from checkrail.server.streams.sse import frame, join_frames
 from checkrail.store import records, runs
 from checkrail.store.database import Reads
 from checkrail.store.rows import Row
@@ -40,14 +42,19 @@ async def follow_everything(
     if start is None:
         start = await served.database.read(records.last_seq)
     feed = Feed(served.database, served.runs.parts.hub, start)
-    return EventStream(served, _frames(served, feed, asker))
+    whole = caller_of(request).is_admin
+    return EventStream(served, _frames(served, feed, asker, whole=whole))
 
 
-async def _frames(served: Services, feed: Feed, asker: Asker) -> AsyncIterator[bytes]:
+async def _frames(
+    served: Services, feed: Feed, asker: Asker, *, whole: bool
+) -> AsyncIterator[bytes]:
     async for last, rows in feed.follow():
         seen = await seen_by(served, rows, asker)
-        if seen or not rows:
-            yield b"".join(_framed(last, row) for row in seen)
+        if not rows:
+            yield b""
+        for piece in join_frames(_framed(last, row, whole=whole) for row in seen):
+            yield piece
 
 
 async def seen_by(served: Services, rows: list[Row], asker: Asker) -> list[Row]:
@@ -70,6 +77,7 @@ async def seen_by(served: Services, rows: list[Row], asker: Asker) -> list[Row]:
     return [row for row in told if row["run_id"] in mine]
 
 
-def _framed(last: int, row: Row) -> bytes:
+def _framed(last: int, row: Row, *, whole: bool) -> bytes:
     number = str(min(last, row["seq"]))
-    return frame(number, row["event_type"], {"seq": row["seq"], **row["record"]})
+    record = record_json(row["record"], whole=whole)
+    return frame(number, row["event_type"], {"seq": row["seq"], **record})

@@ -39,7 +39,7 @@ async def get_hook(request: Request, served: Served, name: Name) -> Response:
     if name in made.defined_in_files:
         return Json(file_hook_json(name, made.defined_in_files[name]))
     if name not in made.kept.hooks:
-        raise NotFoundError(f"there is no hook {name!r}")
+        raise NotFoundError(f"hook {name!r} not found")
     return Json(named_hook_json(name, made.kept.hooks[name]))
 
 

@@ -9,23 +9,26 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Body, Depends, Header, Query, Request, WebSocket
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.websockets import WebSocketDisconnect
 
 from checkrail.runs import jsons
-from checkrail.runs.errors import InvalidError, RequestError
-from checkrail.server.answers import Json
-from checkrail.server.auth import AuthError
+from checkrail.runs.errors import InvalidError, NotFoundError, RequestError, TooManyError
+from checkrail.runs.requests import Asker
+from checkrail.server.answers import Json, headers_of
+from checkrail.server.auth import AuthError, caller_of, revoked_error
+from checkrail.server.auth.errors import error_body
 from checkrail.server.commands import Commands, Refusal
 from checkrail.server.documents import PROBLEMS, STREAM
-from checkrail.server.finding import after_of, found_thread
+from checkrail.server.finding import after_any, check_thread
 from checkrail.server.services import Services, services_of
-from checkrail.server.streaming import EventStream
+from checkrail.server.streaming import EventStream, place_for_stream
 from checkrail.server.streams.channels import Subscription
 from checkrail.server.streams.commands import failure, parse_command, success
 from checkrail.server.streams.errors import ProtocolError
 from checkrail.server.streams.modes import StreamModeError
-from checkrail.server.streams.sse import frame
+from checkrail.server.streams.sse import frame, join_frames
 from checkrail.server.streams.threads import ThreadView
 from checkrail.server.thread_streams import Envelopes, last_seq, thread_frames
 
@@ -43,14 +46,14 @@ async def stream_thread(
     last_event: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
     """Stream the events of all runs of a thread, until the client goes."""
-    await found_thread(request, served, thread_id, "read")
+    asker = await check_thread(request, served, thread_id, "read")
     name = str(thread_id)
-    after = await last_seq(served, name) if last_event is None else after_of(last_event)
+    after = await last_seq(served, name) if last_event is None else after_any(last_event)
     try:
         view = ThreadView(name, [mode for mode in stream_mode or () if mode], after=after)
     except StreamModeError as error:
         raise InvalidError(str(error)) from None
-    return EventStream(served, thread_frames(served, name, view))
+    return EventStream(served, thread_frames(served, name, view, asker))
 
 
 @router.post("/threads/{thread_id}/commands", responses=PROBLEMS)
@@ -61,10 +64,15 @@ async def command(
     try:
         return Json(await Commands(request, served, thread_id).carry_out(parse_command(body)))
     except ProtocolError as error:
-        return Json(failure(error.id, error.code, error.message))
+        told = failure(error.id, error.code, error.message)
+        return Json(told, status_code=400 if error.unreadable else 200)
     except Refusal as refusal:
         told = failure(refusal.id, refusal.code, str(refusal))
-        return Json({**told, "detail": refusal.error.detail}, status_code=refusal.error.status)
+        return Json(
+            {**error_body("", str(refusal), refusal.error.detail), **told},
+            status_code=refusal.error.status,
+            headers=headers_of(refusal.error),
+        )
 
 
 @router.post("/threads/{thread_id}/stream/events", responses=STREAM)
@@ -76,8 +84,15 @@ async def stream_events(
     The thread need not exist yet: a client may listen before its first run.
     """
     wanted = _subscription(body)
-    await found_thread(request, served, thread_id, "read", may_be_new=True)
-    return EventStream(served, _frames(Envelopes(served, str(thread_id), wanted)), heard=True)
+    asker = await check_thread(request, served, thread_id, "read", may_be_new=True)
+    marks = _leaves_marks(request)
+    envelopes = Envelopes(served, str(thread_id), wanted, asker, marks=marks)
+    return EventStream(served, _frames(envelopes), heard=True)
+
+
+def _leaves_marks(connection: HTTPConnection) -> bool:
+    """Say whether a stream notes what was watched; one who only reads leaves no trace."""
+    return caller_of(connection).may("member")
 
 
 def _subscription(body: Any) -> Subscription:
@@ -90,7 +105,12 @@ def _subscription(body: Any) -> Subscription:
 async def _frames(envelopes: Envelopes) -> AsyncIterator[bytes]:
     async with contextlib.aclosing(envelopes.stream()) as source:
         async for batch in source:
-            yield b"".join(frame(each["event_id"], each["method"], each) for each in batch)
+            if not batch:
+                yield b""
+            for piece in join_frames(
+                frame(each["event_id"], each["method"], each) for each in batch
+            ):
+                yield piece
 
 
 @router.websocket("/threads/{thread_id}/stream/events")
@@ -98,31 +118,60 @@ async def stream_events_socket(socket: WebSocket, thread_id: UUID) -> None:
     """Stream the same over a WebSocket; its first message is the subscription."""
     served = await services_of(socket)
     try:
-        await found_thread(socket, served, thread_id, "read", may_be_new=True)
+        asker = await check_thread(socket, served, thread_id, "read", may_be_new=True)
     except (RequestError, AuthError) as error:
         await socket.accept()
         await socket.close(4000 + error.status, str(error)[:120])
         return
     await socket.accept()
-    with contextlib.suppress(WebSocketDisconnect):
-        await _converse(socket, served, str(thread_id))
-
-
-async def _converse(socket: WebSocket, served: Services, thread_id: str) -> None:
     try:
-        number, wanted = _first(await socket.receive_text())
+        with place_for_stream(served), contextlib.suppress(WebSocketDisconnect):
+            await _converse(socket, served, thread_id, asker)
+    except TooManyError as error:
+        await socket.close(4000 + error.status, str(error)[:120])
+
+
+async def _converse(socket: WebSocket, served: Services, thread_id: UUID, asker: Asker) -> None:
+    try:
+        number, wanted = _first(await _first_message(served, socket))
     except ProtocolError as error:
         await _say(socket, failure(error.id, error.code, error.message))
         await socket.close(4000 + error.status)
         return
     greeting = success(number, {"subscription_id": f"{thread_id}:{number}"})
     loop = asyncio.get_running_loop()
-    sending = loop.create_task(_send_all(socket, Envelopes(served, thread_id, wanted), greeting))
+    marks = _leaves_marks(socket)
+    envelopes = Envelopes(served, str(thread_id), wanted, asker, marks=marks)
+    sending = loop.create_task(_send_all(socket, envelopes, greeting))
     listening = loop.create_task(_until_closed(socket))
-    await asyncio.wait({sending, listening}, return_when=asyncio.FIRST_COMPLETED)
+    with served.key_watch.revocation(caller_of(socket)) as revoked:
+        ends = {sending, listening, revoked}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    told_all = sending.done() and not sending.exception()
     for task in (sending, listening):
         task.cancel()
     await asyncio.gather(sending, listening, return_exceptions=True)
+    refusal: AuthError | RequestError | None = None
+    if revoked.done():
+        refusal = revoked_error()
+    elif told_all:
+        refusal = NotFoundError(f"thread {str(thread_id)!r} not found")
+    if refusal is not None:
+        await socket.close(4000 + refusal.status, refusal.message[:120])
+
+
+async def _first_message(served: Services, socket: WebSocket) -> str:
+    """Return the first message of a socket, which has to come as soon as headers have to."""
+    patience = served.config.limits.header_seconds
+    try:
+        async with asyncio.timeout(patience or None):
+            message = await socket.receive()
+    except TimeoutError:
+        told = f"the first message did not come within {patience:g} s, limits.header_seconds"
+        raise ProtocolError("invalid_argument", told) from None
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message["code"])
+    return message.get("text") or ""
 
 
 def _first(message: str) -> tuple[int, Subscription]:

@@ -10,9 +10,10 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response
 
 from checkrail.runs.errors import InvalidError
+from checkrail.runs.outside.leases import Lease
 from checkrail.runs.outside.runners import Asked
 from checkrail.server.answers import Json
-from checkrail.server.auth import caller_of
+from checkrail.server.auth import caller_of, revoked_error
 from checkrail.server.documents import PROBLEMS, Answers
 from checkrail.server.runner_bodies import (
     Beat,
@@ -63,6 +64,10 @@ async def _runner(
 Runner = Annotated[Row, Depends(_runner)]
 
 
+def _lease(runner: Row, run_id: UUID, body: Leased) -> Lease:
+    return Lease(str(run_id), runner["worker_id"], body.attempt)
+
+
 @router.get("/runners", responses=RUNNERS)
 async def list_runners(served: Served) -> Response:
     """List who carries out runs: servers and runners that are heard of, with what they hold."""
@@ -89,12 +94,16 @@ async def poll_runs(
     """Wait for runs to carry out and runs to stop; `holding` are those that the runner has."""
     asked = Asked(room, _named(holding), _named(stopping))
     gone = asyncio.get_running_loop().create_task(disconnected(request.receive))
-    try:
-        found = await served.runs.runners.poll(runner, asked, gone)
-    except asyncio.CancelledError:  # this server stops
-        return Response(status_code=503)
-    finally:
-        gone.cancel()
+    with served.key_watch.revocation(caller_of(request)) as revoked:
+        revoked.add_done_callback(lambda _revoked: gone.cancel())
+        try:
+            found = await served.runs.runners.poll(runner, asked, gone)
+        except asyncio.CancelledError:  # this server stops
+            return Response(status_code=503)
+        finally:
+            gone.cancel()
+    if revoked.done():
+        raise revoked_error()
     if not found:
         return Response(status_code=204)
     return Json({"runs": found.runs, "stops": found.stops})
@@ -114,16 +123,15 @@ async def beat_run(served: Served, runner: Runner, run_id: UUID, body: Leased) -
 @router.post("/runner/runs/{run_id}/events", status_code=204, responses=TAKEN)
 async def tell_events(served: Served, runner: Runner, run_id: UUID, body: Events) -> Response:
     """Keep events of a run; those that are kept already are left out."""
-    name = runner["worker_id"]
-    await served.runs.runners.tell(name, str(run_id), body.attempt, body.told())
+    await served.runs.runners.tell(_lease(runner, run_id, body), body.told(), body.usage)
     return Response(status_code=204)
 
 
 @router.post("/runner/runs/{run_id}/points", responses=DECISION)
 async def reach_point(served: Served, runner: Runner, run_id: UUID, body: Point) -> Response:
     """Call the hooks at a point of a run, and give what they decided."""
-    name = runner["worker_id"]
-    return Json(await served.runs.runners.decide(name, str(run_id), body.attempt, body.reached()))
+    lease = _lease(runner, run_id, body)
+    return Json(await served.runs.runners.decide(lease, body.reached()))
 
 
 @router.post("/runner/runs/{run_id}/completed", status_code=204, responses=TAKEN)
@@ -135,8 +143,7 @@ async def complete_run(served: Served, runner: Runner, run_id: UUID, body: Compl
 @router.post("/runner/runs/{run_id}/left", status_code=204, responses=TAKEN)
 async def leave_run(served: Served, runner: Runner, run_id: UUID, body: Left) -> Response:
     """Take a run that waits for somebody to answer; whoever can carry it out goes on with it."""
-    name = runner["worker_id"]
-    await served.runs.runners.leave(name, str(run_id), body.attempt, body.kept())
+    await served.runs.runners.leave(_lease(runner, run_id, body), body.kept())
     return Response(status_code=204)
 
 
@@ -155,8 +162,7 @@ async def stop_run(served: Served, runner: Runner, run_id: UUID, body: Stopped) 
 async def _reported(
     served: Services, runner: Row, run_id: UUID, body: Completed | Failed | Stopped
 ) -> Response:
-    name = runner["worker_id"]
-    await served.runs.runners.report(name, str(run_id), body.attempt, body.kept())
+    await served.runs.runners.report(_lease(runner, run_id, body), body.kept())
     return Response(status_code=204)
 
 

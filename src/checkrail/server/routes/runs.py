@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
@@ -18,21 +19,23 @@ from checkrail.runs.retention import forget_runs
 from checkrail.server.agent_runs import answered, run_agent
 from checkrail.server.answers import Json
 from checkrail.server.asking import admitted
-from checkrail.server.auth import matches
+from checkrail.server.auth import caller_of, matches
 from checkrail.server.bodies import CancelMany, RunBody
 from checkrail.server.coordinator_bodies import AgentRunBody, AnyRunBody
 from checkrail.server.documents import ANY_RUN, RUN, RUNS, STREAM, VALUES
-from checkrail.server.finding import after_of, may_touch
+from checkrail.server.finding import after_any, may_touch
 from checkrail.server.services import Services, services_of
-from checkrail.server.shapes import path_of, run_json, selected
+from checkrail.server.shapes import created_run, path_of, run_json, selected
 from checkrail.server.streaming import Awaited, EventStream, Gone, place_for_stream
 from checkrail.server.streams.modes import StreamModeError, stream_modes
-from checkrail.server.streams.sse import SseView, frame
+from checkrail.server.streams.sse import SseView, frame, join_frames
 from checkrail.store import runs, threads
 from checkrail.store.database import Reads
 from checkrail.store.rows import Row
 
 router = APIRouter(tags=["runs"])
+
+_CANCEL_SECONDS = 1.0  # how long an answer waits for a cancelled run to end
 
 Served = Annotated[Services, Depends(services_of)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", max_length=255)]
@@ -57,7 +60,7 @@ async def _found(request: Request, served: Services, ids: tuple[UUID, UUID], act
 
     found = await served.database.read(find)
     if found is None:
-        raise NotFoundError(f"there is no run {run_id!r} on the thread {thread_id!r}")
+        raise NotFoundError(f"run {run_id!r} not found on the thread {thread_id!r}")
     return found
 
 
@@ -86,29 +89,34 @@ def _gone(served: Services, run_id: str, on_disconnect: str) -> Gone | None:
 async def _frames(served: Services, row: Row, view: SseView, after: int) -> AsyncIterator[bytes]:
     start = 0 if view.stateful else after
     async for batch in served.runs.follow(row["run_id"], start):
-        told = [frame(*shown) for event in batch for shown in view.feed(event)]
-        if told or not batch:
-            yield b"".join(told)
+        if not batch:
+            yield b""
+        for piece in join_frames(frame(*shown) for event in batch for shown in view.feed(event)):
+            yield piece
+
+
+def _places(row: Row, way: str) -> dict[str, str]:
+    """Return where a run is, and where somebody who was cut off goes on."""
+    path = path_of(row)
+    return {"content-location": path, "location": f"{path}/{way}"}
 
 
 def _stream(served: Services, row: Row, body: RunBody) -> Response:
     view = SseView(body.stream_mode, subgraphs=body.stream_subgraphs)
-    path = path_of(row)
     return EventStream(
         served,
         _frames(served, row, view, 0),
-        {"content-location": path, "location": f"{path}/stream"},
+        _places(row, "stream"),
         _gone(served, row["run_id"], body.on_disconnect),
         placed=True,
     )
 
 
 def _wait(served: Services, row: Row, body: RunBody) -> Response:
-    path = path_of(row)
     return Awaited(
         served,
         _result(served, row["run_id"]),
-        {"content-location": path, "location": f"{path}/join"},
+        _places(row, "join"),
         _gone(served, row["run_id"], body.on_disconnect),
         placed=True,
     )
@@ -120,7 +128,7 @@ async def create_run(
 ) -> Response:
     """Start a run on a thread and answer at once."""
     [row] = await admitted(request, served, [(body, str(thread_id))], key)
-    return answered(row)
+    return answered(created_run(row))
 
 
 @router.post("/threads/{thread_id}/runs/stream", responses=STREAM)
@@ -151,7 +159,7 @@ async def create_stateless_run(
     if isinstance(body, AgentRunBody):
         return await run_agent(request, served, body, key)
     [row] = await admitted(request, served, [(body, None)], key)
-    return answered(row)
+    return answered(created_run(row))
 
 
 @router.post("/runs/stream", responses=STREAM)
@@ -179,8 +187,14 @@ async def create_batch(
     request: Request, served: Served, bodies: list[RunBody], key: Key = None
 ) -> Response:
     """Start several runs, all or none."""
+    most = served.config.limits.runs_per_batch
+    if len(bodies) > most:
+        raise InvalidError(
+            f"the batch has {len(bodies)} runs, more than the {most} of limits.runs_per_batch. "
+            "Send several batches"
+        )
     rows = await admitted(request, served, [(body, None) for body in bodies], key)
-    return Json([run_json(row) for row in rows])
+    return Json([run_json(created_run(row)) for row in rows])
 
 
 @router.post("/runs/cancel", status_code=204, response_class=Response)
@@ -213,9 +227,9 @@ async def _check_thread(served: Services, thread_id: str | None, asker: Asker) -
         return
     thread = await served.database.read(lambda reads: threads.get(reads, thread_id))
     if thread is None or asker.owner not in (None, thread["owner"]):
-        raise NotFoundError(f"there is no thread {thread_id!r}")
+        raise NotFoundError(f"thread {thread_id!r} not found")
     if asker.filters is not None and not matches(asker.filters, thread["metadata"]):
-        raise NotFoundError(f"there is no thread {thread_id!r}")
+        raise NotFoundError(f"thread {thread_id!r} not found")
 
 
 @router.get("/threads/{thread_id}/runs", responses=RUNS)
@@ -270,19 +284,37 @@ async def cancel_run(
 
 
 async def cancelled(served: Services, row: Row, action: str, *, wait: bool) -> Response:
-    """Cancel a run that was found, and answer at once or when it is over."""
+    """Cancel a run that was found, and answer when it is over, or else soon.
+
+    Most runs end within the moment that is waited for, so that who reads one next sees its end.
+    """
     if row["ended_at"] is not None and row["phase"] != "cancelled":
         raise ConflictError(f"the run {row['run_id']} is over: its status is {row['status']}")
     await served.runs.cancel(row["run_id"], action)
     if not wait:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                await _nothing_left(served, row["run_id"])
         return Response(status_code=202)
-    return Awaited(served, _nothing_left(served, row["run_id"]))
+    return Awaited(served, _nothing_left(served, row["run_id"]), _places(row, "join"))
 
 
 async def _nothing_left(served: Services, run_id: str) -> bytes:
     with contextlib.suppress(NotFoundError):  # it was rolled back
         await served.runs.ended(run_id)
-    return b"null"
+    return b"{}"
+
+
+async def _joined(
+    request: Request, served: Services, ids: tuple[UUID, UUID], *, cancels: bool
+) -> tuple[Row, Gone | None]:
+    """Find a run to follow; a client that `cancels` it by leaving has to be allowed to."""
+    row = await _found(request, served, ids, "read")
+    if not cancels:
+        return row, None
+    caller_of(request).check_role("member", "cancel_on_disconnect")
+    await _found(request, served, ids, "update")
+    return row, _gone(served, row["run_id"], "cancel")
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/join", responses=VALUES)
@@ -293,14 +325,10 @@ async def join_run(
     run_id: UUID,
     cancel_on_disconnect: Annotated[bool, Query()] = False,
 ) -> Response:
-    """Wait for a run and give the values that it left."""
-    row = await _found(request, served, (thread_id, run_id), "read")
-    gone = _gone(served, row["run_id"], "cancel" if cancel_on_disconnect else "continue")
-    return Awaited(served, _values(served, row), None, gone)
-
-
-async def _values(served: Services, row: Row) -> bytes:
-    return jsons.dumps((await served.runs.ended(row["run_id"]))["output"])
+    """Wait for a run and return the values that it left, or its error."""
+    ids = (thread_id, run_id)
+    row, gone = await _joined(request, served, ids, cancels=cancel_on_disconnect)
+    return Awaited(served, _result(served, row["run_id"]), _places(row, "join"), gone)
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}/stream", responses=STREAM)
@@ -314,15 +342,14 @@ async def join_stream(
     last_event: LastEvent = None,
 ) -> Response:
     """Stream the events of a run, after the last one that the client has."""
-    row = await _found(request, served, (thread_id, run_id), "read")
+    ids = (thread_id, run_id)
+    row, gone = await _joined(request, served, ids, cancels=cancel_on_disconnect)
     asked = [mode for mode in stream_mode or () if mode]
-    after = after_of(last_event)
+    after = after_any(last_event)
     try:
         modes = stream_modes(asked or row["kwargs"].get("stream_mode"))
     except StreamModeError as error:
         raise InvalidError(str(error)) from None
     subgraphs = bool(row["kwargs"].get("stream_subgraphs"))
-    view = SseView(modes, subgraphs=subgraphs, after=after)
-    gone = _gone(served, row["run_id"], "cancel" if cancel_on_disconnect else "continue")
-    headers = {"location": f"{path_of(row)}/stream"}
-    return EventStream(served, _frames(served, row, view, after), headers, gone)
+    view = SseView(modes, subgraphs=subgraphs, after=after, metadata=not asked)
+    return EventStream(served, _frames(served, row, view, after), _places(row, "stream"), gone)

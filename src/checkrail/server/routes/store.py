@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from checkrail.runs.errors import InvalidError
+from checkrail.runs.quotas import stored_size
 from checkrail.server.answers import Json
-from checkrail.server.auth import Forbidden
+from checkrail.server.auth import Caller, Forbidden
 from checkrail.server.fields import Text
 from checkrail.server.routes.store_bodies import (
     GONE,
@@ -25,21 +28,31 @@ from checkrail.server.routes.store_bodies import (
     NewItem,
 )
 from checkrail.server.services import Services, services_of
+from checkrail.store import items
+from checkrail.store.database import Tx
+from checkrail.store.rows import Row
 
 T = TypeVar("T")
+_MINUTE = 60.0
 router = APIRouter(tags=["store"])
 
 Served = Annotated[Services, Depends(services_of)]
 
 
-async def _ask(request: Request, served: Services, action: str, value: dict[str, Any]) -> None:
+async def _ask(request: Request, served: Services, action: str, value: dict[str, Any]) -> Caller:
     """Ask whether the caller may; handlers narrow it by changing the namespace in `value`."""
-    _, access = await served.access(request, "store", action, value)
+    caller, access = await served.access(request, "store", action, value)
     if access.filter is not None:
         raise Forbidden(
             "The server's auth handler answered with a filter, and items of the store have no "
             "metadata to compare. Write a handler for the store that changes value['namespace']"
         )
+    return caller
+
+
+def _refreshes(caller: Caller, wanted: bool | None) -> bool | None:
+    """Return whether a read lets items live longer; nothing does that for one who only reads."""
+    return wanted if caller.may("member") else False
 
 
 async def _done(asked: Awaitable[T]) -> T:
@@ -63,11 +76,47 @@ async def put_item(request: Request, served: Served, body: NewItem) -> Response:
         "value": body.value,
         "index": body.index,
     }
-    await _ask(request, served, "put", value)
+    caller = await _ask(request, served, "put", value)
     ttl = {} if body.ttl is None else {"ttl": body.ttl}
     place = tuple(value.pop("namespace"))
-    await _done(served.store.aput(place, **value, **ttl))
+    store = await served.find_store()
+    item = _item(store, caller, place, value, body.ttl)
+    async with _counted(served, caller, item):
+        await _done(store.aput(place, **value, **ttl))
     return Response(status_code=204)
+
+
+def _item(store: Any, caller: Caller, place: tuple[str, ...], value: Any, ttl: Any) -> Row:
+    """Return the row by which an item counts for who puts it there."""
+    minutes = (store.ttl_config or {}).get("default_ttl") if ttl is None else ttl
+    named = {"namespace": ".".join(place), "key": value["key"]}
+    return {
+        **named,
+        "owner": caller.owner,
+        "stored_bytes": stored_size(named, value["value"]),
+        "ttl_seconds": None if minutes is None else minutes * _MINUTE,
+    }
+
+
+@asynccontextmanager
+async def _counted(served: Services, caller: Caller, item: Row) -> AsyncIterator[None]:
+    """Count an item among what is stored of its owner, or raise; as before if it is not kept."""
+
+    def count(tx: Tx) -> Row | None:
+        known, ttl = items.get(tx, item["namespace"], item["key"]), item["ttl_seconds"]
+        own = known["stored_bytes"] if known and known["owner"] == caller.owner else 0
+        served.check_bytes(tx, caller, caller.owner, item["stored_bytes"] - own)
+        look_at = None if ttl is None else tx.time() + ttl + _MINUTE  # it is swept by then
+        items.put(tx, item | {"look_at": look_at})
+        return known
+
+    before = await served.database.write(count)
+    try:
+        yield
+    except BaseException:
+        undo = partial(items.put, row=before) if before else partial(items.remove, row=item)
+        await served.database.write(undo)
+        raise
 
 
 @router.get("/store/items", responses=ITEM)
@@ -81,9 +130,11 @@ async def get_item(
     """Give an item, by its namespace with dots between the labels; null if there is none."""
     labels = tuple(namespace.split(".")) if namespace else ()
     value: dict[str, Any] = {"namespace": labels, "key": key}
-    await _ask(request, served, "get", value)
+    caller = await _ask(request, served, "get", value)
     place = tuple(value["namespace"])
-    item = await _done(served.store.aget(place, value["key"], refresh_ttl=refresh_ttl))
+    refreshes = _refreshes(caller, refresh_ttl)
+    store = await served.find_store()
+    item = await _done(store.aget(place, value["key"], refresh_ttl=refreshes))
     return Json(None if item is None else item.dict())
 
 
@@ -92,7 +143,11 @@ async def delete_item(request: Request, served: Served, body: ItemName) -> Respo
     """Remove an item, if there is one."""
     value: dict[str, Any] = {"namespace": tuple(body.namespace), "key": body.key}
     await _ask(request, served, "delete", value)
-    await _done(served.store.adelete(tuple(value["namespace"]), value["key"]))
+    store = await served.find_store()
+    place, named = tuple(value["namespace"]), value["key"]
+    await _done(store.adelete(place, named))
+    gone = {"namespace": ".".join(place), "key": named}
+    await served.database.write(partial(items.remove, row=gone))
     return Response(status_code=204)
 
 
@@ -106,9 +161,11 @@ async def search_items(request: Request, served: Served, body: ItemSearch) -> Re
         "offset": body.offset,
         "query": body.query,
     }
-    await _ask(request, served, "search", value)
+    caller = await _ask(request, served, "search", value)
     prefix = tuple(value.pop("namespace"))
-    found = await _done(served.store.asearch(prefix, **value, refresh_ttl=body.refresh_ttl))
+    refreshes = _refreshes(caller, body.refresh_ttl)
+    store = await served.find_store()
+    found = await _done(store.asearch(prefix, **value, refresh_ttl=refreshes))
     return Json({"items": [item.dict() for item in found]})
 
 
@@ -124,5 +181,6 @@ async def list_namespaces(request: Request, served: Served, body: NamespaceSearc
     }
     await _ask(request, served, "list_namespaces", value)
     prefix = value.pop("namespace")
-    found = await _done(served.store.alist_namespaces(prefix=prefix, **value))
+    store = await served.find_store()
+    found = await _done(store.alist_namespaces(prefix=prefix, **value))
     return Json({"namespaces": [[*each] for each in found]})

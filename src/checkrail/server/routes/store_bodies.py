@@ -13,12 +13,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from checkrail.server.documents import PROBLEMS, Answers
-from checkrail.server.fields import JsonObject, Limit, Offset, Text, plain_json
+from checkrail.server.fields import JsonObject, Text, plain_json
 
 _OPERATORS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
 _FILTER_KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", re.ASCII)
 _LONGEST = 1000
 _TEN_YEARS = 10 * 366 * 24 * 60.0
+
+
+# LangGraph's own server refuses no number; one that makes no sense there is the nearest that does.
+ClampedLimit = Annotated[int, AfterValidator(lambda given: min(given, 1000) if given > 0 else 10)]
+ClampedOffset = Annotated[int, AfterValidator(lambda given: max(0, min(given, 10**9)))]
 
 
 def _fits(given: str) -> str:
@@ -96,8 +101,8 @@ class ItemSearch(_Body):
 
     namespace_prefix: Place = Field(default_factory=list)
     filter: Filter | None = None
-    limit: Limit = 10
-    offset: Offset = 0
+    limit: ClampedLimit = 10
+    offset: ClampedOffset = 0
     query: Text | None = None
     refresh_ttl: bool | None = None
 
@@ -108,8 +113,8 @@ class NamespaceSearch(_Body):
     prefix: Place | None = None
     suffix: Place | None = None
     max_depth: Annotated[int, Field(ge=1, le=1000)] | None = None
-    limit: Limit = 100
-    offset: Offset = 0
+    limit: ClampedLimit = 100
+    offset: ClampedOffset = 0
 
 
 class Item(_Body):

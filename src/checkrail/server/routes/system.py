@@ -2,44 +2,59 @@
 
 from __future__ import annotations
 
+import contextlib
 from importlib.metadata import version
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from sqlalchemy import text
 from starlette.responses import Response
 
-from checkrail.server.answers import Json, problem
+from checkrail.server.answers import Json
+from checkrail.server.auth import AuthError, Forbidden
+from checkrail.server.outages import Unavailable
+from checkrail.server.routes.agents import visible_names
 from checkrail.server.services import Services, services_of
 
+health = APIRouter(tags=["system"])
 router = APIRouter(tags=["system"])
 
 Served = Annotated[Services, Depends(services_of)]
 
 
-@router.get("/ok")
+@health.get("/ok")
 async def ok(served: Served, check_db: Annotated[bool, Query()] = False) -> Response:
-    """Say that the server is up; with `check_db`, that its database is too."""
+    """Say that the server is up; with `check_db`, that its database takes and gives things too."""
     if check_db:
-        try:
-            await served.database.read(lambda reads: reads.execute(text("SELECT 1")).scalar())
-        except Exception as error:  # noqa: BLE001 - whatever it is, the database is not there
-            return problem(503, "database", f"The database gave no answer: {type(error).__name__}")
+        await served.database.read(lambda reads: reads.execute(text("SELECT 1")).scalar())
+        if (trouble := served.database.health.trouble) is not None:
+            raise Unavailable(trouble)
     return Json({"ok": True})
 
 
 @router.get("/info")
-async def info(served: Served) -> Response:
-    """Give the version of the server, and what it can do."""
-    flags: dict[str, Any] = {"assistants": True, "crons": True, "langsmith": False}
-    return Json(
-        {
-            "version": version("checkrail"),
-            "langgraph_py_version": version("langgraph"),
-            "flags": flags,
-            "agents": served.catalogue.names,
-        }
-    )
+async def info(request: Request, served: Served) -> Response:
+    """Give the version of the server and what it can do, and to who may see them, its agents."""
+    told: dict[str, Any] = {
+        "version": version("checkrail"),
+        "langgraph_py_version": version("langgraph"),
+        "flags": {"assistants": True, "crons": True, "langsmith": False},
+    }
+    with contextlib.suppress(AuthError):  # whoever it is, the rest is for everybody
+        told["agents"] = await _visible_agents(request, served)
+    return Json(told)
+
+
+async def _visible_agents(request: Request, served: Services) -> list[str]:
+    """Return the agents that a caller may see, who is not known yet: the route is public."""
+    caller = await served.authenticator.authenticate(request.scope, request.receive)
+    if not caller.may("viewer"):
+        raise Forbidden(f"Agents are for viewers, and you are {caller.role}")
+    value: dict[str, Any] = {"metadata": {}}
+    access = await served.authenticator.access(caller, "agents", "search", value)
+    names = served.catalogue.names
+    seen = await served.database.read(lambda reads: visible_names(reads, names, access))
+    return [name for name in names if name in seen]
 
 
 @router.get("/metrics")

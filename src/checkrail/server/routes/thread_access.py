@@ -39,4 +39,4 @@ def visible(row: Row, access: Access) -> bool:
 
 def missing(thread_id: str) -> NotFoundError:
     """Say that there is no such thread; one of somebody else is none."""
-    return NotFoundError(f"there is no thread {thread_id!r}. Create it first")
+    return NotFoundError(f"thread {thread_id!r} not found. Create it first")

@@ -39,6 +39,8 @@ STATE_FIELDS = (
     "created_at",
     "parent_checkpoint",
     "interrupts",
+    "checkpoint_id",
+    "parent_checkpoint_id",
 )
 _MARK = re.compile(r"[\w-]+(?:\.[\w-]+)*", re.ASCII)
 _PATH = re.compile(r"(values|metadata|config|interrupts)((?:\.[^.\[\]]+|\[-?\d{1,9}\])*)")
@@ -169,7 +171,7 @@ class StateChange(_Body):
 class HistoryWanted(_Body):
     """Which states of the past."""
 
-    limit: Limit = 10
+    limit: Limit = 1
     before: Text | dict[str, Any] | None = None
     metadata: Searched | None = None
     checkpoint: Place | None = None
@@ -226,7 +228,7 @@ class Thread(BaseModel):
     config: dict[str, Any]
     values: Any = None
     interrupts: dict[str, list[Any]]
-    error: str | None = None
+    error: dict[str, str] | None = None
 
 
 class ThreadState(BaseModel):
@@ -235,11 +237,13 @@ class ThreadState(BaseModel):
     values: Any
     next: list[str]
     tasks: list[dict[str, Any]]
-    metadata: dict[str, Any]
+    metadata: dict[str, Any] | None
     created_at: str | None
-    checkpoint: dict[str, Any]
+    checkpoint: dict[str, Any] | None
     parent_checkpoint: dict[str, Any] | None
     interrupts: list[Any]
+    checkpoint_id: str | None
+    parent_checkpoint_id: str | None
 
 
 class Pruned(BaseModel):
@@ -252,6 +256,8 @@ class Written(BaseModel):
     """Where the new state is."""
 
     checkpoint: dict[str, Any]
+    configurable: dict[str, Any]
+    checkpoint_id: str
 
 
 ONE: Answers = {200: {"model": Thread}, **PROBLEMS}

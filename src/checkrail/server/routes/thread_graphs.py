@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from checkrail.engine.errors import CheckrailError
+from checkrail.engine.containment import contained
+from checkrail.engine.errors import CheckrailError, CodeExited, told
 from checkrail.runs import jsons
 from checkrail.runs.catalogue import GRAPH
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
@@ -48,17 +49,20 @@ def is_graph(served: Services, name: str) -> bool:
 
 
 def plain_state(row: Row) -> dict[str, Any]:
-    """Give where a thread stands whose agent is no graph, or that never ran."""
-    here = {"checkpoint_ns": "", "checkpoint_id": None, "checkpoint_map": None}
+    """Return where a thread stands whose agent is no graph, or that never ran."""
+    values = row.get("values")
+    here = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
     return {
-        "values": row.get("values") or {},
+        "values": values or {},
         "next": [],
         "tasks": [],
-        "metadata": {},
-        "created_at": when(row.get("state_updated_at")),
-        "checkpoint": {"thread_id": row["thread_id"], **here},
+        "metadata": {} if values else None,
+        "created_at": when(row.get("state_updated_at")) if values else None,
+        "checkpoint": here if values else None,
         "parent_checkpoint": None,
         "interrupts": [],
+        "checkpoint_id": None,
+        "parent_checkpoint_id": None,
     }
 
 
@@ -73,10 +77,9 @@ async def opened(
             "it has no checkpoints, and its state is written by its runs alone"
         )
     if graph.name not in served.graphs:
-        known = ", ".join(served.graphs.names)
         raise ConflictError(
             f"the thread {row['thread_id']!r} is of the graph {graph.name!r}, which this server "
-            f"does not have any more. It has: {known}"
+            "does not have any more"
         )
     async with served.graphs.open(graph.name, graph.config, user, access=access) as found:
         yield found
@@ -89,7 +92,7 @@ def reading() -> Iterator[None]:
         yield
     except ValueError as error:
         if "not found" in str(error):
-            raise NotFoundError(f"there is no such checkpoint: {error}") from None
+            raise NotFoundError(f"checkpoint not found: {error}") from None
         raise InvalidError(f"the state cannot be read so: {error}") from None
 
 
@@ -99,7 +102,10 @@ def writing(name: str) -> Iterator[None]:
     import psycopg
 
     try:
-        yield
+        with contained():
+            yield
+    except CodeExited as error:
+        raise InvalidError(f"the graph {name!r} does not take this: {told(error)}") from error
     except CheckrailError:
         raise
     except (psycopg.Error, sqlite3.Error) as error:
@@ -107,8 +113,7 @@ def writing(name: str) -> Iterator[None]:
             raise
         raise InvalidError(f"the database cannot keep these values: {error}") from None
     except Exception as error:
-        told = f"{type(error).__name__}: {error}"
-        raise InvalidError(f"the graph {name!r} does not take this: {told}") from error
+        raise InvalidError(f"the graph {name!r} does not take this: {told(error)}") from error
 
 
 async def refreshed(served: Services, thread_id: str, user: Any = None) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import accumulate
 from typing import Any
 
 from checkrail.runs import jsons
@@ -10,6 +11,7 @@ from checkrail.runs.admission import new_thread
 from checkrail.runs.errors import InvalidError
 from checkrail.runs.graphs import state
 from checkrail.runs.graphs.loading import UnknownGraphError
+from checkrail.runs.quotas import stored_size
 from checkrail.server.fields import plain_json
 from checkrail.server.routes.thread_bodies import Superstep, Ttl
 from checkrail.server.routes.thread_graphs import graph_of, opened, refreshed, writing
@@ -26,7 +28,7 @@ def check_graph(served: Services, graph_id: Any) -> None:
     if not isinstance(graph_id, str):
         raise InvalidError("supersteps are of a graph. Name it as graph_id in the metadata")
     if graph_id not in served.graphs:
-        raise UnknownGraphError(graph_id, served.graphs.names)
+        raise UnknownGraphError(graph_id)
 
 
 def kept(metadata: Any) -> dict[str, Any]:
@@ -67,6 +69,12 @@ def ttl_json(row: Row) -> dict[str, Any] | None:
         return None
     told = {"strategy": row["ttl_strategy"], "ttl_minutes": row["ttl_minutes"]}
     return told | {"expires_at": when(row["expires_at"])}
+
+
+def past_size(supersteps: list[Superstep]) -> int:
+    """Return the bytes of a past, where each step is stored as the whole state that it makes."""
+    sizes = accumulate(stored_size(step.model_dump()) for step in supersteps)
+    return sum(sizes)
 
 
 async def with_past(served: Services, row: Row, supersteps: list[Superstep], user: Any) -> Row:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -11,8 +12,11 @@ from starlette.responses import Response
 
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
 from checkrail.runs.graphs import state
+from checkrail.runs.graphs.fences import ThreadFence, fenced
+from checkrail.runs.quotas import stored_size
 from checkrail.server.answers import Json
-from checkrail.server.fields import Text
+from checkrail.server.auth import Caller
+from checkrail.server.fields import Limit, Text
 from checkrail.server.routes.thread_access import found
 from checkrail.server.routes.thread_bodies import (
     STATE,
@@ -35,7 +39,8 @@ from checkrail.server.routes.thread_graphs import (
 )
 from checkrail.server.services import Services, services_of
 from checkrail.server.shapes import selected
-from checkrail.store import runs
+from checkrail.store import runs, threads
+from checkrail.store.database import Tx
 from checkrail.store.rows import Row
 
 router = APIRouter(tags=["threads"])
@@ -96,9 +101,11 @@ async def update_state(
             "Put graph_id into its metadata, or run it first"
         )
     place = body.place()
-    async with opened(served, row, named, caller.user, "threads.update") as graph:
-        await _check_place(graph, row, place)
-        with writing(named.name):
+    async with (
+        opened(served, row, named, caller.user, "threads.update") as graph,
+        _counted(served, caller, row, await _values_at(graph, row, place), body.values),
+    ):
+        with writing(named.name), fenced(ThreadFence(row["thread_id"], row["last_seq"])):
             written = await state.update_state(
                 graph,
                 row["thread_id"],
@@ -110,11 +117,29 @@ async def update_state(
     return Json(written)
 
 
-@router.post("/threads/{thread_id}/history", responses=STATES)
+@router.get("/threads/{thread_id}/history", responses=STATES)
 async def get_history(
+    request: Request,
+    served: Served,
+    thread_id: UUID,
+    limit: Annotated[Limit, Query()] = 1,
+    before: Annotated[Text | None, Query()] = None,
+) -> Response:
+    """Return the states that a thread went through, the last one first."""
+    return await _past(request, served, thread_id, HistoryWanted(limit=limit, before=before))
+
+
+@router.post("/threads/{thread_id}/history", responses=STATES)
+async def search_history(
     request: Request, served: Served, thread_id: UUID, body: HistoryWanted
 ) -> Response:
-    """Give the states that a thread went through, the last one first."""
+    """Return the states that a thread went through, the last one first, and which of them."""
+    return await _past(request, served, thread_id, body)
+
+
+async def _past(
+    request: Request, served: Services, thread_id: UUID, body: HistoryWanted
+) -> Response:
     caller, row = await found(request, served, thread_id, "read")
     named = await graph_of(served, row)
     if named is None:
@@ -164,10 +189,28 @@ async def _state(graph: Any, row: Row, place: Place | None, *, subgraphs: bool) 
     return told
 
 
-async def _check_place(graph: Any, row: Row, place: Place | None) -> None:
-    """See that the checkpoint to write onto is there, or LangGraph would begin a thread anew."""
-    if place is not None:
-        await _state(graph, row, place, subgraphs=False)
+async def _values_at(graph: Any, row: Row, place: Place | None) -> Any:
+    """Return the values to write onto; LangGraph would begin a thread anew where there are none."""
+    if place is None:
+        return row["values"]
+    return (await _state(graph, row, place, subgraphs=False))["values"]
+
+
+@asynccontextmanager
+async def _counted(served: Services, caller: Caller, row: Row, *values: Any) -> AsyncIterator[None]:
+    """Count what is written to a thread as the whole state that it makes, or raise."""
+    thread_id, size = row["thread_id"], stored_size(*values)
+
+    def count(tx: Tx) -> None:
+        served.check_bytes(tx, caller, row["owner"], size)
+        threads.add_bytes(tx, thread_id, size)
+
+    await served.database.write(count)
+    try:
+        yield
+    except BaseException:
+        await served.database.write(lambda tx: threads.add_bytes(tx, thread_id, -size))
+        raise
 
 
 async def _check_free(served: Services, thread_id: str) -> None:
@@ -184,5 +227,5 @@ def _said(place: Place | None) -> dict[str, Any] | None:
 
 
 def _unknown(row: Row, place: Place) -> NotFoundError:
-    told = f"the thread {row['thread_id']!r} has no checkpoint {place.checkpoint_id!r}"
-    return NotFoundError(f"{told}. Its history lists those that it has")
+    what = f"checkpoint {place.checkpoint_id!r} of the thread {row['thread_id']!r}"
+    return NotFoundError(f"{what} not found. The thread's history lists those that it has")

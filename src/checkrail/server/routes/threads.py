@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
@@ -12,11 +11,13 @@ from starlette.responses import Response
 
 from checkrail.engine.records import uuid7
 from checkrail.runs import jsons
-from checkrail.runs.admission import new_thread
+from checkrail.runs.admission import metadata_size, new_thread
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
 from checkrail.runs.graphs import thread_rows
-from checkrail.server.answers import Json
-from checkrail.server.auth import Access
+from checkrail.runs.quotas import stored_size
+from checkrail.runs.retention import prune_thread
+from checkrail.server.answers import Json, page_headers
+from checkrail.server.auth import Access, Caller
 from checkrail.server.routes.thread_access import found, missing, visible
 from checkrail.server.routes.thread_bodies import (
     CHANGED,
@@ -39,6 +40,7 @@ from checkrail.server.routes.thread_making import (
     copy_of,
     default_ttl,
     kept,
+    past_size,
     ttl_columns,
     ttl_json,
     ttl_of,
@@ -48,7 +50,7 @@ from checkrail.server.routes.thread_removal import remove_thread
 from checkrail.server.services import Services, services_of
 from checkrail.server.shapes import selected, thread_json
 from checkrail.store import runs, threads
-from checkrail.store.database import Tx
+from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import Page, Row, searchable
 from checkrail.store.threads import Wanted
 
@@ -68,17 +70,32 @@ async def create_thread(request: Request, served: Served, body: NewThread) -> Re
         "ttl": None if ttl is None else ttl.model_dump(),
     }
     caller, access = await served.access(request, "threads", "create", value)
-    now = time.time()
+    now = served.database.time()
     told = {"metadata": kept(value["metadata"]), "state_updated_at": now}
     ttl_told = ttl_columns(ttl_of(value["ttl"]), now)
     row = new_thread(str(value["thread_id"]), caller.owner, now, **told, **ttl_told)
+    row["stored_bytes"] = metadata_size(row["metadata"])
     if body.supersteps:
         check_graph(served, row["metadata"].get("graph_id"))
-    if not await served.database.write(lambda tx: threads.add(tx, row)):
+        row["stored_bytes"] += past_size(body.supersteps)
+    if not await served.database.write(partial(_add, served, caller, row)):
         return Json(thread_json(await _existing(served, row["thread_id"], value, access)))
     if body.supersteps:
         row = await with_past(served, row, body.supersteps, caller.user)
     return Json(thread_json(row))
+
+
+def _add(served: Services, caller: Caller, row: Row, tx: Tx) -> bool:
+    """Add a thread within its owner's quotas; False: there is one of that id."""
+    if threads.get(tx, row["thread_id"]) is None:
+        _check_room(served, caller, row, tx)
+    return threads.add(tx, row)
+
+
+def _check_room(served: Services, caller: Caller, row: Row, reads: Reads) -> None:
+    if not caller.is_admin:
+        served.runs.admission.quotas.check_threads(reads, row["owner"])
+    served.check_bytes(reads, caller, row["owner"], row["stored_bytes"] or 0)
 
 
 async def _existing(served: Services, thread_id: str, value: dict[str, Any], access: Access) -> Row:
@@ -94,16 +111,16 @@ async def _existing(served: Services, thread_id: str, value: dict[str, Any], acc
 
 @router.post("/threads/search", responses=SOME)
 async def search_threads(request: Request, served: Served, body: ThreadSearch) -> Response:
-    """Find threads, the newest first unless said."""
+    """Find threads, the last updated first unless said."""
     value = body.model_dump(include={"metadata", "values", "status", "limit", "offset", "ids"})
     ids = None if body.ids is None else [str(each) for each in body.ids]
     wanted = await _wanted(request, served, value, ids)
-    page = Page(
-        body.sort_by or "created_at", body.sort_order or "desc", value["limit"], value["offset"]
-    )
+    limit, offset = value["limit"], value["offset"]
+    page = Page(body.sort_by or "updated_at", body.sort_order or "desc", limit + 1, offset)
     without = _unread(body)
     rows = await served.database.read(lambda reads: threads.search(reads, wanted, page, without))
-    return Json([_found(row, body) for row in rows])
+    headers = page_headers(len(rows), limit, offset)
+    return Json([_found(row, body) for row in rows[:limit]], headers=headers)
 
 
 def _unread(body: ThreadSearch) -> set[str]:
@@ -179,7 +196,7 @@ async def _keep_latest(served: Services, row: Row) -> bool:
     if await served.database.read(lambda reads: runs.live_ids(reads, thread_id=thread_id)):
         return False
     try:
-        await thread_rows.prune(served.checkpointer, [thread_id], keep_latest=True)
+        await prune_thread(served.database, served.checkpointer, thread_id)
     except NotImplementedError as error:
         raise ConflictError(str(error)) from None
     return True
@@ -210,22 +227,33 @@ async def update_thread(
 ) -> Response:
     """Merge metadata into a thread's own, and set its time to live."""
     value: dict[str, Any] = {"metadata": body.metadata or {}}
-    await found(request, served, thread_id, "update", value)
-    now = time.time()
+    caller, _ = await found(request, served, thread_id, "update", value)
+    now = served.database.time()
     ttl = ttl_columns(ttl_of(body.ttl), now) if "ttl" in body.model_fields_set else {}
     changes = {"updated_at": now, **ttl}
-    change = partial(_merge, str(thread_id), kept(value["metadata"]), changes)
+    metadata = kept(value["metadata"])
+    change = partial(_merge, served, caller, str(thread_id), metadata, changes)
     row = await served.database.write(change)
     if prefer is not None and "return=minimal" in prefer.replace(" ", "").lower():
         return Response(status_code=204)
     return Json(thread_json(row))
 
 
-def _merge(thread_id: str, metadata: dict[str, Any], changes: dict[str, Any], tx: Tx) -> Row:
+def _merge(
+    served: Services,
+    caller: Caller,
+    thread_id: str,
+    metadata: dict[str, Any],
+    changes: dict[str, Any],
+    tx: Tx,
+) -> Row:
     row = threads.lock(tx, thread_id)
     if row is None:
         raise missing(thread_id)
-    changes = changes | {"metadata": row["metadata"] | metadata}
+    merged = row["metadata"] | metadata
+    more = stored_size(merged) - stored_size(row["metadata"])
+    served.check_bytes(tx, caller, row["owner"], more)
+    changes |= {"metadata": merged, "stored_bytes": max(0, (row["stored_bytes"] or 0) + more)}
     threads.change(tx, thread_id, **changes)
     return row | changes
 
@@ -254,12 +282,17 @@ async def copy_thread(request: Request, served: Served, thread_id: UUID) -> Resp
     }
     caller, _ = await served.access(request, "threads", "create", value)
     row = copy_of(source, str(copied), caller.owner, kept(value["metadata"]), default_ttl(served))
+    row["stored_bytes"] = await thread_rows.stored_size(served.checkpointer, str(thread_id))
+    row["stored_bytes"] += metadata_size(row["metadata"]) or 0
+    await served.database.read(partial(_check_room, served, caller, row))
     try:
         await thread_rows.copy_thread(served.checkpointer, str(thread_id), str(copied))
-        await served.database.write(lambda tx: threads.add(tx, row))
+        await served.database.write(partial(_add, served, caller, row))
         if source["status"] == "busy":
             row = await refreshed(served, str(copied), caller.user)
-    except BaseException:
+    except BaseException as error:
         await remove_thread(served, str(copied))
+        if isinstance(error, NotImplementedError):  # of a checkpointer of the project's own
+            raise ConflictError(str(error)) from None
         raise
     return Json(thread_json(row))

@@ -21,6 +21,8 @@ CHANNELS = (
 )
 """Every channel; `custom:NAME` is a part of `custom`."""
 
+_WATCHED = frozenset({"lifecycle", "input"})
+
 MAX_NAMESPACES = 1000
 """Namespaces that one subscription may list."""
 
@@ -49,7 +51,16 @@ class Subscription:
     @property
     def watches(self) -> bool:
         """Whether this is a client's watcher, which learns from it how runs end."""
-        return self.since is None and "input" in self.channels
+        return self.since is None and "input" in self.channels and not self._shows
+
+    @property
+    def comes_late(self) -> bool:
+        """Whether a page shows by it what a run did, which it may open when the run is over."""
+        return self.since is None and "input" in self.channels and self._shows
+
+    @property
+    def _shows(self) -> bool:
+        return not self.channels <= _WATCHED
 
     def wants(self, envelope: Mapping[str, Any]) -> bool:
         """Whether an envelope is to be sent."""

@@ -40,12 +40,15 @@ def parse_command(body: Any) -> Command:
     """Read a command; the error of one that does not fit carries its id, if that could be read."""
     if not isinstance(body, Mapping):
         message = "a command is an object with `id`, `method` and `params`"
-        raise ProtocolError("invalid_argument", message)
+        raise ProtocolError("invalid_argument", message, unreadable=True)
     number = body.get("id")
     if type(number) is not int or number < 0:
         message = f"a command's `id` is a whole number from 0 on, not {number!r}"
-        raise ProtocolError("invalid_argument", message)
+        raise ProtocolError("invalid_argument", message, unreadable=True)
     method = body.get("method")
+    if not isinstance(method, str):
+        message = "a command's `method` is a text"
+        raise ProtocolError("invalid_argument", message, id=number, unreadable=True)
     if method not in METHODS:
         message = f"there is no command {method!r}; there are {', '.join(METHODS)}"
         raise ProtocolError("unknown_command", message, id=number)

@@ -33,12 +33,15 @@ STATUSES: dict[ErrorCode, int] = {
 
 
 class ProtocolError(Exception):
-    """A command or subscription that cannot be served."""
+    """A command or subscription that cannot be served; `unreadable`: it is none at all."""
 
-    def __init__(self, code: ErrorCode, message: str, *, id: int | None = None) -> None:
+    def __init__(
+        self, code: ErrorCode, message: str, *, id: int | None = None, unreadable: bool = False
+    ) -> None:
         self.code = code
         self.message = message
         self.id = id
+        self.unreadable = unreadable
         super().__init__(code, message, id)
 
     def __str__(self) -> str:

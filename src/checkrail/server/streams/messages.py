@@ -19,6 +19,7 @@ _ROLES = {
     "system": "system",
     "SystemMessageChunk": "system",
 }
+_STAND_IN = "lc_run--"
 _KEPT = {
     "langgraph_node": "langgraph_node",
     "langgraph_step": "langgraph_step",
@@ -40,6 +41,7 @@ class Messages:
 
     def __init__(self) -> None:
         self._open: dict[str, _Speaking] = {}
+        self._stands_for: dict[str, str] = {}
 
     def feed(self, ns: Namespace, data: Any) -> list[Told]:
         """Take in a message or a piece of one, with its metadata."""
@@ -63,15 +65,37 @@ class Messages:
     def _piece(
         self, ns: Namespace, role: str, message: Mapping[str, Any], metadata: Mapping[str, Any]
     ) -> Iterator[dict[str, Any]]:
-        name = str(message.get("id"))
+        name = self._name(ns, message, metadata)
+        if name is None:
+            return
         speaking = self._open.get(name)
         if speaking is None:
-            speaking = self._open[name] = _Speaking(ns, name)
+            speaking = self._open[name] = _Speaking(ns, name, _call(metadata))
             yield _start(name, role, message, metadata)
         yield from speaking.add(message)
         if message.get("chunk_position") == "last":
             del self._open[name]
             yield from speaking.end()
+
+    def _name(
+        self, ns: Namespace, message: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> str | None:
+        """Return the id of the message that a piece belongs to; None if it adds nothing to any.
+
+        Where a model gives an id to some of its pieces only, LangChain gives the others one of its
+        own. They belong to the message that the same node and model are at.
+        """
+        name = str(message.get("id"))
+        if name in self._open or not name.startswith(_STAND_IN):
+            return name
+        if name in self._stands_for:
+            return self._stands_for[name]
+        same = (ns, _call(metadata))
+        others = [each for each, one in self._open.items() if (one.ns, one.call) == same]
+        others = [each for each in others if not each.startswith(_STAND_IN)]
+        if len(others) == 1:
+            return self._stands_for.setdefault(name, others[0])
+        return None if others and not any(blocks_of(message)) else name
 
     def _whole(
         self, ns: Namespace, role: str, message: Mapping[str, Any], metadata: Mapping[str, Any]
@@ -86,11 +110,17 @@ class Messages:
         yield from speaking.end()
 
 
+def _call(metadata: Mapping[str, Any]) -> Hashable:
+    """Return what tells the calls of one node's model from those of others."""
+    return tuple(str(metadata.get(key)) for key in ("langgraph_checkpoint_ns", "ls_model_name"))
+
+
 class _Speaking:
     """One message on its way. Each event names it: messages of one namespace may be interleaved."""
 
-    def __init__(self, ns: Namespace, name: str) -> None:
+    def __init__(self, ns: Namespace, name: str, call: Hashable = None) -> None:
         self.ns = ns
+        self.call = call
         self._name = name
         self._blocks: dict[Hashable, tuple[int, Block]] = {}
         self._usage: dict[str, Any] = {}

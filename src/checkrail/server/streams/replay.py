@@ -28,11 +28,13 @@ def replay_from(subscription: Subscription, thread: ThreadFacts) -> int:
     A client that says what it has gets the rest. One that does not is either the first to hear
     of a quick run that it has just started, or comes back to a thread before it starts the next:
     the end of an earlier run would be taken for the end of the new one. So a run that is over
-    is told again only if no watcher has learned of its end.
+    is told again only if no watcher has learned of its end. The stream of a front end that shows
+    what happens comes beside its watcher: it is told the newest run, whoever watched it.
     """
     if subscription.since is not None:
         return subscription.since
-    if thread.newest_base is not None and (thread.live or not thread.watched):
+    unseen = thread.live or not thread.watched or subscription.comes_late
+    if thread.newest_base is not None and unseen:
         return cursor_of(thread.newest_base)
     return cursor_of(thread.last_seq)
 

@@ -7,7 +7,7 @@ carries the number: what was cut in the middle is sent again as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -22,6 +22,9 @@ HEARTBEAT = b": heartbeat\n\n"
 """Keeps a connection open; clients leave comments out."""
 
 CONTENT_TYPE = "text/event-stream"
+
+PIECE_BYTES = 64 * 1024
+"""What is sent at once: from here on, whoever does not read holds up what comes after it."""
 
 _BREAKS = str.maketrans("\r\n\0", "   ")  # a name with one of these would end its field
 _ALWAYS = frozenset({"metadata", "error"})
@@ -44,17 +47,37 @@ def frame(id: str | None, name: str, data: Any) -> bytes:
     return number + b"event: " + title + b"\ndata: " + body + b"\n\n"
 
 
+def join_frames(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Join frames to pieces that are large enough to be sent at once, and not much larger."""
+    piece = bytearray()
+    for each in frames:
+        piece += each
+        if len(piece) >= PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
+
+
 class SseView:
     """Turn the stored events of one run, given in order, into the events of its stream.
 
+    It has no event for the run's end, as LangGraph's own server has none: the stream ends.
+    Without `metadata` it has no event that names the run, for a client that knows it already.
     `after` is the last number that the client has: events up to it are taken in and not sent.
     A view that is `stateful` has to be given the run from its beginning all the same.
     """
 
     def __init__(
-        self, modes: Sequence[str] | None, *, subgraphs: bool = False, after: int = 0
+        self,
+        modes: Sequence[str] | None,
+        *,
+        subgraphs: bool = False,
+        after: int = 0,
+        metadata: bool = True,
     ) -> None:
         self.modes = frozenset(stream_modes(modes))
+        self.always = _ALWAYS if metadata else _ALWAYS - {"metadata"}
         self.subgraphs = subgraphs
         self.after = after
         self.stateful = not self.modes.isdisjoint(_STATEFUL)
@@ -77,9 +100,7 @@ class SseView:
     def _told(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
         if "lifecycle" in self.modes:
             yield from self._lifecycle(event)
-        if event.event == "end":
-            yield "end", None
-        elif event.event in _ALWAYS:
+        if event.event in self.always:
             yield event.event, event.raw
         elif self.subgraphs or not event.ns:
             yield from self._streamed(event)
@@ -99,7 +120,7 @@ class SseView:
     def _messages(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
         if "messages-tuple" in self.modes:
             yield _named("messages", event.ns), event.raw
-        if "messages" in self.modes:
+        elif "messages" in self.modes:
             message, metadata = event.data
             for name, data in self._partials.feed(message, metadata):
                 yield _named(name, event.ns), data

@@ -74,7 +74,7 @@ class ThreadView:
             return
         view = self._views.pop(run.run_id, None)
         if view is not None:
-            yield from ((told.name, told.data) for told in view.feed(event) if told.name != "end")
+            yield from ((told.name, told.data) for told in view.feed(event))
         run_status = event.data.get("status")
         done = {"status": "run_done", "run_id": run.run_id, "run_status": run_status}
         yield "metadata", done

@@ -20,6 +20,7 @@ SECRET = "sk-1234567890abcdef"
 class Work(TypedDict, total=False):
     text: str
     seconds: float
+    cleanup_seconds: float
     events: int
     laps: int
     said: Annotated[list[str], joined]
@@ -38,7 +39,10 @@ async def say(state: Work) -> Work:
 
 
 async def rest(state: Work) -> Work:
-    await asyncio.sleep(state.get("seconds", 0))
+    try:
+        await asyncio.sleep(state.get("seconds", 0))
+    finally:
+        await asyncio.sleep(state.get("cleanup_seconds", 0))
     return {"said": ["rested"]}
 
 

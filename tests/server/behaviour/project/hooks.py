@@ -31,6 +31,10 @@ async def validate_subscription(ctx):
     plan = ctx.config.get("configurable", {}).get("plan")
     if plan == "none":
         raise hooks.RejectRun("Active subscription required", status_code=402)
+    if plan == "later":
+        raise hooks.RejectRun("Come back later", retry_after=90)
+    if plan == "odd":
+        raise hooks.RejectRun("Looks like success", status_code=200)
     if plan == "slow":
         await asyncio.sleep(60)
     if plan == "broken":

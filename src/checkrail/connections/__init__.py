@@ -1,0 +1,1 @@
+"""Connections of the web servers: uvicorn's protocols, held to limits."""

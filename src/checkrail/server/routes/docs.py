@@ -1,0 +1,50 @@
+"""The page that shows the OpenAPI document: everything that it loads is ours."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+router = APIRouter(include_in_schema=False)
+
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+
+
+@router.get("/docs")
+async def show_docs() -> Response:
+    """Give the page."""
+    return _file("page.html")
+
+
+@router.get("/docs/page.js")
+async def get_docs_script() -> Response:
+    """Give the script of the page."""
+    return _file("page.js")
+
+
+@router.get("/docs/page.css")
+async def get_docs_style() -> Response:
+    """Give the style of the page."""
+    return _file("page.css")
+
+
+def _file(name: str) -> Response:
+    kind = _TYPES[name.rpartition(".")[2]]
+    return Response(_content(name), headers=_HEADERS, media_type=f"{kind}; charset=utf-8")
+
+
+@cache
+def _content(name: str) -> bytes:
+    return (files("checkrail.server") / "docs" / name).read_bytes()

@@ -1,0 +1,155 @@
+"""The health of a database: what is wrong with it, for how long, and for how many calls."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any, NamedTuple
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from checkrail.engine.errors import CheckrailError
+
+log = logging.getLogger("checkrail.store")
+
+
+_SHORT = 0.5  # seconds
+
+
+class StoreError(CheckrailError):
+    """The database could not do what it was asked to."""
+
+
+class Trouble(NamedTuple):
+    """One thing that can be wrong with a database."""
+
+    kind: str
+    words: str
+    remedy: str
+    passes: bool = True  # when somebody mends it, what waited for it can go on
+    reads: bool = False  # a read that works is no sign that it is over
+
+
+AWAY = Trouble("away", "The database cannot be reached", "See that it runs and can be connected to")
+BUSY = Trouble(
+    "busy", "The database has no connection left", "Raise its max_connections, or end other clients"
+)
+LOCKED = Trouble(
+    "locked", "The database is locked by another program", "End what works on its file", reads=True
+)
+FULL = Trouble("full", "The disk of the database is full", "Make room on it", reads=True)
+READ_ONLY = Trouble(
+    "read_only",
+    "The database is read-only",
+    "Make it (for a file: the file and its folder) writable, or connect to the primary",
+    reads=True,
+)
+FAILING = Trouble(
+    "io_error",
+    "The disk of the database fails",
+    "Look at the disk and its system's log",
+    reads=True,
+)
+CORRUPT = Trouble(
+    "corrupt", "The database is corrupt", "Restore it from a backup", passes=False, reads=True
+)
+
+_SQLITE = {
+    5: LOCKED,
+    6: LOCKED,
+    8: READ_ONLY,
+    10: FAILING,
+    11: CORRUPT,
+    13: FULL,
+    14: AWAY,
+    26: CORRUPT,
+}
+"""By SQLite's primary result codes."""
+
+_POSTGRES = {
+    "25006": READ_ONLY,
+    "53100": FULL,
+    "53300": BUSY,
+    "58030": FAILING,
+    "XX001": CORRUPT,
+    "XX002": CORRUPT,
+}
+
+
+def trouble_of(error: BaseException) -> Trouble | None:
+    """Return what an error says is wrong with the database; None: the statement is at fault."""
+    if isinstance(error, DatabaseUnavailableError):
+        return error.trouble
+    if isinstance(error, PoolTimeoutError):
+        return BUSY
+    cause = error
+    if isinstance(error, DBAPIError):
+        if error.connection_invalidated:
+            return AWAY
+        cause = error.orig or error
+    code = getattr(cause, "sqlite_errorcode", None)
+    if code is not None:
+        return _SQLITE.get(code & 0xFF)
+    return _postgres_trouble(cause) if hasattr(cause, "sqlstate") else None
+
+
+def _postgres_trouble(cause: Any) -> Trouble | None:
+    state = cause.sqlstate
+    if state is None:  # the connection fails, or there is none: the server has said nothing
+        kinds = {kind.__name__ for kind in type(cause).__mro__}
+        return AWAY if "OperationalError" in kinds else None
+    if state[:2] in ("08", "28") or state in ("57P01", "57P02", "57P03", "57P05", "3D000"):
+        return AWAY
+    return _POSTGRES.get(state)
+
+
+class DatabaseUnavailableError(StoreError):
+    """The database is away, or cannot take or give anything, through no fault of the caller."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(f"{trouble.words}. {trouble.remedy}")
+        self.trouble = trouble
+
+
+class Health:
+    """Whether a database does its work; what is wrong is logged when it begins and when it ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since = 0.0
+        self._count = 0
+        self._logged = False
+        self.trouble: Trouble | None = None
+
+    @property
+    def lasted(self) -> float:
+        """For how many seconds something has been wrong."""
+        return time.monotonic() - self._since if self.trouble is not None else 0.0
+
+    def note(self, trouble: Trouble, error: BaseException) -> None:
+        """Take note of a call that failed."""
+        with self._lock:
+            if self.trouble is None:
+                self._since, self._count = time.monotonic(), 0
+            self.trouble = trouble
+            self._count += 1
+            # A connection that was lost is no outage yet: the next one may work.
+            begins = not self._logged and (trouble is not AWAY or self.lasted >= _SHORT)
+            self._logged = self._logged or begins
+        if begins:
+            cause = getattr(error, "orig", None) or error
+            said = str(cause).partition("\n")[0] or type(cause).__name__
+            told = (trouble.words, said, trouble.remedy)
+            log.error("%s (%s). %s. Requests get 503 and runs wait until it is mended", *told)
+
+    def recover(self, *, wrote: bool) -> None:
+        """Take note of a call that worked."""
+        if self.trouble is None or (self.trouble.reads and not wrote):
+            return
+        with self._lock:
+            seconds, count, self.trouble = self.lasted, self._count, None
+            logged, self._logged = self._logged, False
+        if logged:
+            log.warning("The database works again after %.1f s; %s calls failed", seconds, count)
