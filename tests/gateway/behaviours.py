@@ -13,7 +13,7 @@ from .place import PATHS, Place
 from .provider import Fail, Say
 
 TEXT = "The quick brown fox jumps over the lazy dog."
-TRANSFER = ("transfer", {"amount": 98765, "to": "Ünal"})
+TRANSFER = ("transfer", {"amount": 98765.25, "to": "Ünal"})
 SECRET = "sk-proj-Zx81Qw7vLm2Tt9Rb4Ky6Nc3Hd5"
 
 NOTE = {"path": "./own.py:note", "lane": "observe"}
@@ -53,7 +53,7 @@ class Behaviours:
             assert got.heard.text.startswith("Look:")
             assert "finance desk" in got.heard.text
             assert got.heard.ended
-            assert b"98765" not in got.raw
+            assert b"98765.25" not in got.raw
 
     @apis
     @ways
@@ -144,7 +144,7 @@ class Behaviours:
         got = await place.ask(name, stream=True)
         assert (got.status, got.heard.text, got.heard.stop) == (200, TEXT, None)
         assert "The rule is broken" in str(got.heard.error)
-        assert b"98765" not in got.raw
+        assert b"98765.25" not in got.raw
 
     @apis
     async def test_a_block_behind_signs_of_life_is_an_error_within_the_stream(self, place, name):

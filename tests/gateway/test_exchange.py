@@ -19,7 +19,7 @@ from .provider import Garbage, Provider, Raw, Say
 from .provider_wire import events, whole
 from .talking import Talk
 
-TRANSFER = ("transfer", {"amount": 98765, "to": "Ünal"})
+TRANSFER = ("transfer", {"amount": 98765.25, "to": "Ünal"})
 SEARCH = ("search", {"q": "x"})
 
 
@@ -340,7 +340,7 @@ class TestToolCalls:
         got = await talk.ask()
         assert got.heard.calls == [("transfer", {"amount": 1}), SEARCH]
         assert (got.heard.text, got.heard.stop) == ("I will.", talk.dialect.calling)
-        assert b"98765" not in got.raw
+        assert b"98765.25" not in got.raw
 
     async def test_one_of_several_calls_is_blocked(self, talk):
         block_transfers(talk)
@@ -351,7 +351,7 @@ class TestToolCalls:
         assert got.heard.text.endswith("transfer was not called: too much")
         assert got.heard.stop == talk.dialect.calling
         assert got.heard.ended
-        assert b"98765" not in got.raw
+        assert b"98765.25" not in got.raw
 
     async def test_the_only_call_is_blocked(self, talk):
         block_transfers(talk)
@@ -383,15 +383,15 @@ class TestToolCalls:
         got = await talk.ask()
         assert got.heard.error["message"] == "broken"
         assert not got.heard.ended
-        assert b"98765" not in got.raw
+        assert b"98765.25" not in got.raw
 
     async def test_arguments_that_are_no_json_do_not_get_past_a_rule(self, talk):
         block_transfers(talk)
-        talk.provider.say(Say("", [("transfer", '{"amount": 98765')]))
+        talk.provider.say(Say("", [("transfer", '{"amount": 98765.25')]))
         got = await talk.ask()
         assert got.heard.calls == []
         assert "transfer was not called" in got.heard.text
-        assert b"98765" not in got.raw
+        assert b"98765.25" not in got.raw
 
 
 class TestGarbage:

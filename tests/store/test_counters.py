@@ -158,7 +158,15 @@ async def test_what_is_asked_for_together_is_written_together(url, key):
     commits = []
     event.listen(database.engine, "commit", lambda _connection: commits.append(1))
     store = StoredCounters(database)
-    await asyncio.gather(*(store.add({key: 1.0}, NOW, time.time() + 100) for _ in range(200)))
+    everybody_waits = threading.Event()
+    writer_is_busy = database.write_soon(lambda _tx: everybody_waits.wait(20))
+    adds = [
+        asyncio.ensure_future(store.add({key: 1.0}, NOW, time.time() + 100)) for _ in range(200)
+    ]
+    await asyncio.sleep(0)
+    everybody_waits.set()
+    await asyncio.gather(*adds)
+    assert writer_is_busy.result()
     database.close()
     assert len(commits) <= 3
 

@@ -114,7 +114,7 @@ async def test_the_answer_of_a_hook_is_not_kept_for_others(place, name, stream):
 async def test_answers_from_the_cache_pass_hooks(place, stream):
     body = place.body("chat", f"Once more {stream}", stream=stream, cache={"use-cache": True})
     await place.rules(before_tool_call=[LIMIT])
-    place.provider.say(Say("Look:", [("transfer", {"amount": 98765})]))
+    place.provider.say(Say("Look:", [("transfer", {"amount": 98765.25})]))
     for _ in range(2):
         got = await place.send("chat", body)
         assert (got.heard.calls, "finance desk" in got.heard.text) == ([], True)
@@ -178,7 +178,7 @@ async def test_hooks_are_asked_once_where_litellm_falls_back_on_another_model(pl
 
 async def test_a_rule_holds_for_each_of_several_choices(place):
     await place.rules(before_tool_call=[LIMIT])
-    function = {"name": "transfer", "arguments": '{"amount": 98765}'}
+    function = {"name": "transfer", "arguments": '{"amount": 98765.25}'}
     calls = [{"id": "call_1", "type": "function", "function": function}]
     said = [{"role": "assistant", "content": "Well"}, {"role": "assistant", "tool_calls": calls}]
     choices = [
@@ -190,7 +190,7 @@ async def test_a_rule_holds_for_each_of_several_choices(place):
     place.provider.say(Raw([whole], headers={"content-type": "application/json"}))
     got = await place.ask("chat", n=2)
     assert (got.status, b"finance desk" in got.raw) == (200, True)
-    assert b"98765" not in got.raw
+    assert b"98765.25" not in got.raw
 
 
 @apis

@@ -74,7 +74,9 @@ class TestWebSockets:
     def url(self, served) -> str:
         return f"ws://127.0.0.1:{served.port}/threads/{uuid4()}/stream/events"
 
-    def test_they_count_for_their_address(self, served):
+    def test_they_count_for_their_address(self, serve, new_database, config):
+        config.write_text(PROJECT.replace("header_seconds: 0.5", "header_seconds: 60"))
+        served = serve(new_database("sqlite"), config=config).start()
         with contextlib.ExitStack() as stack:
             for _ in range(8):
                 stack.enter_context(connect(self.url(served)))
