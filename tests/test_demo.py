@@ -26,7 +26,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=240,
         check=False,
     )
 

@@ -113,7 +113,7 @@ CLIENT = """
 def run(name: str, folder: Path, *arguments: str) -> str:
     command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=180, check=False
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
@@ -142,7 +142,7 @@ def test_the_chat_can_be_had_as_its_file_tells(tmp_path: Path) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stdout

@@ -14,7 +14,7 @@ import httpx
 from langgraph_sdk import get_client
 
 PROJECT = Path(__file__).parents[1] / "server"
-PATIENCE = 60  # seconds
+PATIENCE = 90.0
 
 
 @contextlib.asynccontextmanager

@@ -168,7 +168,7 @@ async def test_what_is_asked_for_together_is_written_together(url, key):
     await asyncio.gather(*adds)
     assert writer_is_busy.result()
     database.close()
-    assert len(commits) <= 3
+    assert len(commits) <= 5  # those of the busy writer and of a new connection among them
 
 
 async def test_what_many_loops_ask_for_is_counted(url, key):
