@@ -1,6 +1,7 @@
 """Hooks of a model proxy, as users of that in seed 002 know them: same inputs, same answers."""
 
 import asyncio
+import dataclasses
 import json
 import logging
 import sys
@@ -13,10 +14,35 @@ from tests.gateway.talking import Talk
 from checkrail import Block, Reject
 from checkrail.builtin import log_request, log_response, strip_provider_fields
 from checkrail.config import ConfigError
-from checkrail.engine.errors import InvalidOutcomeError
+from checkrail.engine.errors import HookRefusedError, InvalidOutcomeError
 from checkrail.styles import HookChain, HookContext, HookEvent, load_hooks_from_config
 
 MARK = {"type": "ephemeral"}
+
+
+class TestEventModel:
+    def test_the_events(self):
+        assert [event.value for event in HookEvent] == [
+            "pre_request",
+            "post_response",
+            "pre_tool_call",
+            "post_tool_call",
+        ]
+
+    def test_a_context_has_these_fields_and_is_empty_unless_said(self):
+        ctx = HookContext(HookEvent.PRE_REQUEST, "test", None, "r1", 1.0)
+        assert dataclasses.asdict(ctx) == {
+            "event": "pre_request",
+            "model": "test",
+            "provider": None,
+            "request_id": "r1",
+            "timestamp": 1.0,
+            "messages": None,
+            "tools": None,
+            "response": None,
+            "metadata": {},
+            "stop_chain": False,
+        }
 
 
 def context(event=HookEvent.PRE_REQUEST, model="test", **more):
@@ -57,6 +83,25 @@ class TestHookChain:
         ctx = await chain.execute(context())
         assert ctx.metadata["reached"] is True
         assert "'bad' at before_llm_call failed with ValueError" in caplog.text
+
+    async def test_what_hooks_did_not_touch_stays_as_it_was(self):
+        chain = HookChain()
+
+        def add(ctx):
+            ctx.messages.append({"role": "user", "content": "and now?"})
+            return ctx
+
+        chain.register(HookEvent.PRE_REQUEST, "add", add)
+        ctx = await chain.execute(context(messages=[]))
+        assert ctx.messages == [{"role": "user", "content": "and now?"}]
+        assert (ctx.tools, ctx.response) == (None, None)
+
+    def test_a_name_is_there_once(self):
+        """What differs on purpose: records name the hook, whatever its event."""
+        chain = HookChain()
+        chain.register(HookEvent.PRE_REQUEST, "log", lambda ctx: ctx)
+        with pytest.raises(HookRefusedError, match="there is a hook of that name"):
+            chain.register(HookEvent.POST_RESPONSE, "log", lambda ctx: ctx)
 
     async def test_a_hook_can_stop_the_chain(self):
         chain = HookChain()
@@ -181,6 +226,37 @@ python_path:
   - "${MY_HOME}/my-custom-hooks"
 """
 
+TEMPLATE = """
+# Hook configuration for the proxy
+# Hooks execute in order listed. Errors are logged but don't stop the chain.
+
+hooks:
+  pre_request:
+    - name: provider_compat
+      module: checkrail.builtin
+      function: strip_provider_fields
+      enabled: true
+
+    - name: log_request
+      module: checkrail.builtin
+      function: log_request
+      enabled: false  # Enable for debugging
+      config:
+        verbose: false
+
+  post_response:
+    - name: log_response
+      module: checkrail.builtin
+      function: log_response
+      enabled: false
+      config:
+        include_tokens: true
+
+# Additional Python paths for custom hooks
+python_path: []
+  # - "${HOME}/my-custom-hooks"
+"""
+
 MODULE = """
 from checkrail.styles import HookContext
 
@@ -215,6 +291,36 @@ def hooks_file(tmp_path, monkeypatch):
 
 
 class TestLoader:
+    def test_the_template_has_one_hook_that_is_enabled(self, tmp_path):
+        file = tmp_path / "hooks.yaml"
+        file.write_text(TEMPLATE, encoding="utf-8")
+        chain = HookChain()
+        assert load_hooks_from_config(file, chain) == 1
+        assert chain.list_hooks() == ["pre_request:provider_compat"]
+
+    def test_all_three_of_the_template_can_be_enabled(self, tmp_path):
+        file = tmp_path / "hooks.yaml"
+        file.write_text(TEMPLATE.replace("enabled: false", "enabled: true"), encoding="utf-8")
+        chain = HookChain()
+        assert load_hooks_from_config(file, chain) == 3
+
+    def test_the_old_module_is_named_with_the_new_one(self, tmp_path):
+        file = tmp_path / "hooks.yaml"
+        text = TEMPLATE.replace("checkrail.builtin", "run_claude.hooks.builtin")
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match=r"rename it to checkrail\.builtin"):
+            load_hooks_from_config(file, HookChain())
+
+    def test_a_hook_that_cannot_be_imported_is_left_out_if_it_is_optional(self, tmp_path):
+        file = tmp_path / "hooks.yaml"
+        hook = {"name": "custom", "module": "no_such_module", "function": "greet"}
+        file.write_text(json.dumps({"hooks": {"pre_request": [hook]}}), encoding="utf-8")
+        with pytest.raises(ConfigError, match="no module 'no_such_module'"):
+            load_hooks_from_config(file, HookChain())
+        hook["optional"] = True
+        file.write_text(json.dumps({"hooks": {"pre_request": [hook]}}), encoding="utf-8")
+        assert load_hooks_from_config(file, HookChain()) == 0
+
     def test_it_counts_those_that_are_enabled(self, hooks_file):
         chain = HookChain()
         assert load_hooks_from_config(hooks_file, chain) == 4
@@ -254,7 +360,14 @@ class TestBuiltinHooks:
                 {
                     "role": "user",
                     "provider_specific_fields": {"a": 1},
-                    "content": [{"type": "text", "text": "hi", "cache_control": MARK}],
+                    "content": [
+                        {
+                            "type": "text",
+                            "text": "hi",
+                            "cache_control": MARK,
+                            "provider_specific_fields": {},
+                        }
+                    ],
                 }
             ],
             tools=[{"cache_control": MARK, "function": {"name": "f", "cache_control": MARK}}],
@@ -293,9 +406,14 @@ class TestBuiltinHooks:
         await log_request(context(messages=messages))
         config = {"hook_config": {"verbose": True}}
         await log_request(context(messages=messages, metadata=config))
+        await log_request(context())
+        long = [{"role": "user", "content": "a" * 150}]
+        await log_request(context(messages=long, metadata=config))
         assert [record.getMessage() for record in caplog.records] == [
             "request to test: 1 message, id 0123456789",
             "request to test: 1 message, id 0123456789, last from user: 'hi there'",
+            "request to test: 0 messages, id 0123456789",
+            f"request to test: 1 message, id 0123456789, last from user: {'a' * 100!r}...",
         ]
 
     async def test_an_answer_is_logged_with_its_tokens_or_without(self, caplog):
@@ -304,9 +422,11 @@ class TestBuiltinHooks:
         await log_response(context(HookEvent.POST_RESPONSE, **given))
         config = {"hook_config": {"include_tokens": False}}
         await log_response(context(HookEvent.POST_RESPONSE, **given, metadata=config))
+        await log_response(context(HookEvent.POST_RESPONSE, response={"content": "hi"}))
         assert [record.getMessage() for record in caplog.records] == [
             "answer from test: 7 tokens, id 0123456789",
             "answer from test, id 0123456789",
+            "answer from test: ? tokens, id 0123456789",
         ]
 
 

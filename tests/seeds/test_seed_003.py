@@ -61,6 +61,20 @@ async def test_events_come_in_the_order_of_the_lifecycle():
     ]
 
 
+async def test_on_tool_error_comes_only_if_a_tool_returns_an_error():
+    def works() -> str:
+        """Work."""
+        return "fine"
+
+    seen = []
+    agent = agent_of(ToolCall("1", "works", {}), "done", tools=[works])
+    for event in AgentEvent:
+        agent.on(event).handle(effects=[lambda status: seen.append(str(status.event))])
+    await agent.run("go")
+    assert "after_tool_execution" in seen
+    assert "on_tool_error" not in seen
+
+
 # 3) Context and 8) Available values by event
 
 POPULATED = {
@@ -112,6 +126,10 @@ async def test_at_tool_events_the_history_ends_with_the_message_that_made_the_ca
 
 
 # 4) Decisions
+
+
+def test_the_four_decisions_of_the_guide():
+    assert {"CONTINUE", "RETRY", "FAIL", "STOP"} <= HookDecision.__members__.keys()
 
 
 async def test_continue_keeps_going_to_the_next_hook():
@@ -207,6 +225,15 @@ async def test_the_guides_before_llm_call_has_no_value_and_ours_has_the_request(
     agent.on("before_llm_call").handle(value=lambda _, request: seen.append(request) or request)
     await agent.run("go")
     assert seen[0].messages[-1] == {"role": "user", "content": "go"}
+
+
+@pytest.mark.parametrize("value", [None, lambda _status, _current: None])
+async def test_at_before_llm_call_none_is_a_value_that_changes_nothing(value):
+    """The guide's contract there: what comes in and what comes out is None."""
+    agent = agent_of("done")
+    agent.on(AgentEvent.BEFORE_LLM_CALL).handle(value=value)
+    assert (await agent.run("go")).content == "done"
+    assert agent.model.requests[0].messages[-1] == {"role": "user", "content": "go"}
 
 
 async def test_query_end_may_leave_nothing():
@@ -350,7 +377,9 @@ def test_stop_without_its_value_is_refused_at_once():
 @pytest.mark.parametrize(
     ("event", "wrong"),
     [
+        ("before_llm_call", AssistantMessage()),
         ("after_llm_call", ToolResult()),
+        ("after_llm_call", None),
         ("before_tool_execution", AssistantMessage()),
         ("after_tool_execution", 7),
         ("on_tool_error", ToolCall()),
@@ -361,6 +390,18 @@ def test_stop_without_its_value_is_refused_at_once():
 async def test_a_value_of_the_wrong_type_is_an_explicit_error(event, wrong):
     agent = agent_of(ToolCall("1", "broken", {"why": "no"}), "done")
     agent.on(event).handle(value=lambda _status, _current: wrong)
+    with pytest.raises(RunFailed, match=f"not {type(wrong).__name__}") as failed:
+        await agent.run("go")
+    assert failed.value.by_hook
+
+
+@pytest.mark.parametrize("event", ["before_llm_call", "after_llm_call", "before_final_response"])
+@pytest.mark.parametrize("wrong", [ToolResult(), None, 7])
+@pytest.mark.parametrize("made", [True, False])
+async def test_stop_with_a_value_of_the_wrong_type_is_an_explicit_error(event, wrong, made):
+    agent = agent_of("done")
+    value = (lambda _status, _current: wrong) if made else wrong
+    agent.on(event).handle(decision=HookDecision.STOP, value=value)
     with pytest.raises(RunFailed, match=f"not {type(wrong).__name__}") as failed:
         await agent.run("go")
     assert failed.value.by_hook

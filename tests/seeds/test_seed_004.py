@@ -23,6 +23,9 @@ from checkrail import (
     Session,
     ToolCall,
 )
+from checkrail.agent import Agent
+from checkrail.engine.errors import HookRefusedError
+from checkrail.testing import ScriptedModel
 
 INBOUND = InboundMessage(user_id="ann", channel="web", content="hello", thread_id="t1")
 OUTBOUND = OutboundMessage(user_id="ann", channel="web", content="bye", thread_id=None)
@@ -59,7 +62,7 @@ class Everywhere(Hook):
         return [*EVENTS]
 
     async def execute(self, event, ctx):
-        self.seen.append((event.value, ctx.user and ctx.user.identity))
+        self.seen.append((event.value, ctx.user and ctx.user.identity, ctx.thread_id))
 
 
 class Strict(Everywhere):
@@ -127,8 +130,14 @@ def test_at_the_start_of_a_session_a_hook_is_a_gate_and_fails_closed(registry):
 async def test_execute_is_given_the_event_and_the_context(registry, point):
     hook = Everywhere()
     registry.register(hook)
-    await registry.fire(point, EVENTS[point], user="ann", session_id="s1")
-    assert hook.seen == [(EVENTS[point], "ann")]
+    await registry.fire(point, EVENTS[point], user="ann", session_id="s1", thread_id="t1")
+    assert hook.seen == [(EVENTS[point], "ann", "t1")]
+
+
+def test_a_name_is_unique(registry):
+    registry.register(Strict())
+    with pytest.raises(HookRefusedError, match="there is a hook of that name"):
+        registry.register(Said())
 
 
 def test_the_events_have_the_fields_of_the_trait():
@@ -264,3 +273,18 @@ async def test_the_end_of_a_session_tells_all_its_threads(registry):
     registry.register(Summaries())
     await registry.fire("on_session_end", CLOSED)
     assert seen == ["t1", "t2"]
+
+
+@pytest.mark.parametrize(("run_id", "context"), [(None, "chat"), ("job-7", "job-7")])
+async def test_a_tool_call_is_of_a_chat_or_of_a_job(registry, run_id, context):
+    def look() -> str:
+        """Look."""
+        return "fine"
+
+    hook = Everywhere()
+    registry.register(hook, "before_tool_call")
+    call = ToolCall("1", "look", {})
+    agent = Agent(ScriptedModel([call, "done"]), tools=[look], hooks=registry)
+    await agent.run("go", run_id=run_id)
+    ((seen, *_),) = hook.seen
+    assert (seen.name, seen.context) == ("look", context)

@@ -22,7 +22,7 @@ from checkrail.engine.outcomes import (
     Retry,
     Stop,
 )
-from checkrail.engine.points import CONTRACTS, Decision, Lane, places
+from checkrail.engine.points import CONTRACTS, Decision, HookPoint, Lane, places
 from checkrail.engine.registry import HookRegistry
 from checkrail.styles.agent_status import AgentStatus, appended, history_of, status_of
 
@@ -151,6 +151,11 @@ class _Act:
         inject = any(CONTRACTS[place.point].inject for place in places(point))
         return self.decision is Decision.CONTINUE and self.value is UNSET and not inject
 
+    def leaves_request(self, value: Any, point: str) -> bool:
+        """Return whether a value is the guide's at `before_llm_call`: None, so nothing changes."""
+        at_request = point == HookPoint.BEFORE_LLM_CALL
+        return value is None and at_request and self.decision is Decision.CONTINUE
+
     def hook(self) -> Callable[[Event[Any]], Awaitable[Outcome | None]]:
         """Make the hook."""
 
@@ -162,6 +167,8 @@ class _Act:
             value = self.value
             if callable(value):
                 value = await _resolved(value(status, event.value))
+            if self.leaves_request(value, event.point):
+                value = UNSET
             return self.outcome(value, appended(status, history))
 
         return hook

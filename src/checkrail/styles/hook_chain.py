@@ -51,7 +51,7 @@ class HookChain:
         verdict = await scope.fire(ctx.event, value)
         if verdict.decision in _REFUSING:
             raise Reject(verdict.reason, verdict.status or 403, verdict.code, verdict.retry_after)
-        changes: dict[str, Any] = {} if verdict.subject is value else carried(verdict.subject)
+        changes = {} if verdict.subject is value else _changes(ctx, verdict.subject)
         found = {**ctx.metadata, **scope.notes.get(CARRIED, {})}
         metadata = {key: item for key, item in found.items() if item is not UNSET}
         stopped = STOPPED in scope.notes
@@ -62,6 +62,12 @@ class HookChain:
         if event is not None:
             return [spec.name for spec in self.registry.list(HookEvent(event))]
         return [f"{each}:{name}" for each in HookEvent for name in self.list_hooks(each)]
+
+
+def _changes(ctx: HookContext, value: Any) -> dict[str, Any]:
+    """Return the fields that hold a value; what a context has not, and hooks left empty, stays."""
+    found = carried(value)
+    return {name: now for name, now in found.items() if now or getattr(ctx, name) is not None}
 
 
 def load_hooks_from_config(config_path: str | os.PathLike[str], chain: HookChain) -> int:
