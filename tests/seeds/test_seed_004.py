@@ -284,7 +284,7 @@ async def test_a_tool_call_is_of_a_chat_or_of_a_job(registry, run_id, context):
     hook = Everywhere()
     registry.register(hook, "before_tool_call")
     call = ToolCall("1", "look", {})
-    agent = Agent(ScriptedModel([call, "done"]), tools=[look], hooks=registry)
-    await agent.run("go", run_id=run_id)
+    agent = Agent(ScriptedModel([call, "done"]), tools=[look])
+    await agent.run("go", scope=registry.scope(run_id=run_id))
     ((seen, *_),) = hook.seen
     assert (seen.name, seen.context) == ("look", context)
