@@ -35,7 +35,7 @@ export UV_SYSTEM_CERTS := 1
 # Tests start hundreds of processes. Where nothing compiled may be kept, each compiles all it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo dev test test-engine test-adapters test-all test-long check soak blueprints requests record-reference bench clean python node
+.PHONY: help demo dev test test-engine test-adapters test-all test-long build check soak blueprints requests record-reference bench clean python node
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,12 @@ test-long: .venv/synced
 	$(MAKE) --no-print-directory requests
 	$(MAKE) --no-print-directory blueprints
 
+# Built from the sdist, the wheel shows that the sdist is whole.
+build: .venv/synced | $(UV) ## make sdist and wheel, and test both installed with nothing beside them
+	rm -rf dist
+	$(UV) build --quiet
+	UV=$(UV) $(BIN)/pytest tests_build
+
 check: .venv/synced ## lint, format, types and import directions
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -90,7 +96,7 @@ bench: .venv/synced ## measure against the bars and the peers
 
 clean: ## remove everything that make and the tools made
 	rm -rf .venv .envs .tools bench/.envs examples/server/.checkrail .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
-	find src tests tests_adapters bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests tests_adapters tests_build bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .venv/synced: pyproject.toml uv.lock | python $(UV)
 	$(UV) sync --all-extras --frozen
