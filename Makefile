@@ -20,9 +20,15 @@ SLOW := tests/test_docs.py tests/crash tests/runner tests/server/behaviour
 # where make knows how to.
 SYNCED := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
+# Tests that are marked as slow. The longest comes last, so that a limit of time cuts off that one.
+REQUESTS := tests/server/behaviour/test_any_request.py
+OUTAGES := tests/crash/test_outages.py
+KILLS := tests/crash/test_fleet.py
+BLUEPRINTS := tests/server/routes/test_costly_blueprints.py
+
 # The ways to soak: processes are killed, or PostgreSQL goes away and processes freeze.
-SOAK_kills = CHECKRAIL_SOAK_RUNS=$(RUNS) $(BIN)/pytest tests/crash/test_fleet.py -s
-SOAK_outages = CHECKRAIL_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/crash/test_outages.py -s
+SOAK_kills = CHECKRAIL_SOAK_RUNS=$(RUNS) $(BIN)/pytest -m slow -s $(KILLS)
+SOAK_outages = CHECKRAIL_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest -m slow -s $(OUTAGES)
 
 # A uv on the PATH is used if it meets `required-version` in pyproject.toml, else one of our own.
 UV := $(shell uv cache dir >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
@@ -35,7 +41,7 @@ export UV_SYSTEM_CERTS := 1
 # Tests start hundreds of processes. Where nothing compiled may be kept, each compiles all it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo dev test test-engine test-adapters test-all test-long build check soak blueprints requests record-reference bench clean python node
+.PHONY: help demo dev test test-engine test-adapters test-slow test-all build check soak blueprints requests record-reference bench clean python node
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,14 +64,11 @@ test-adapters: $(ADAPTERS:%=.envs/%/synced) .envs/javascript/node_modules/synced
 	set -e; for name in $(ADAPTERS); do \
 		echo "$$name:"; .envs/$$name/bin/python -m pytest @tests_adapters/$$name/tests.txt; done
 
-test-all: test test-adapters test-long ## all tests: those, then soaks, many requests and costly blueprints
+# The first failure ends them, so that whoever cuts them off has seen every failure before.
+test-slow: .venv/synced ## tests that are marked as slow: soaks, many requests, costly blueprints
+	$(BIN)/pytest -m slow --exitfirst -p no:logging -s $(REQUESTS) $(OUTAGES) $(KILLS) $(BLUEPRINTS) tests
 
-# Each by a make of its own: the ways to soak differ by a variable.
-test-long: .venv/synced
-	$(MAKE) --no-print-directory soak MODE=kills
-	$(MAKE) --no-print-directory soak MODE=outages
-	$(MAKE) --no-print-directory requests
-	$(MAKE) --no-print-directory blueprints
+test-all: test test-adapters build test-slow ## everything: what CI runs, then the slow tests
 
 # Built from the sdist, the wheel shows that the sdist is whole.
 build: .venv/synced | $(UV) ## make sdist and wheel, and test both installed with nothing beside them
@@ -83,10 +86,10 @@ soak: .venv/synced ## 2,000 runs while processes are killed (RUNS=500), or 20 ou
 	$(SOAK_$(MODE))
 
 blueprints: .venv/synced ## 10,000 blueprints of a member that try to hold the event loop (20 minutes)
-	CHECKRAIL_BLUEPRINTS=10000 $(BIN)/pytest -p no:logging -s tests/server/routes/test_costly_blueprints.py
+	$(BIN)/pytest -m slow -p no:logging -s $(BLUEPRINTS)
 
 requests: .venv/synced ## many requests by the OpenAPI document, and against it
-	CHECKRAIL_TEST_EXAMPLES=20 $(BIN)/pytest tests/server/behaviour/test_any_request.py
+	$(BIN)/pytest -m slow $(REQUESTS)
 
 record-reference: .envs/langgraph_server/synced ## write down again what LangGraph's own server answers
 	.envs/langgraph_server/bin/python -m tests_adapters.langgraph_server.record

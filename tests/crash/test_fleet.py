@@ -1,6 +1,6 @@
 """Servers and runners on one database die at random while runs of every kind keep coming.
 
-`make soak` runs the same with many more runs: CHECKRAIL_SOAK_RUNS says how many.
+`make soak` runs the slow one with many more runs: CHECKRAIL_SOAK_RUNS says how many.
 """
 
 import os
@@ -14,8 +14,7 @@ import pytest
 from . import fleet_books
 from .fleets import Fleet, Traffic, running_fleet
 
-RUNS = int(os.environ.get("CHECKRAIL_SOAK_RUNS", "80"))
-KILLS = max(5, RUNS // 100)
+MANY = int(os.environ.get("CHECKRAIL_SOAK_RUNS", "2000"))
 
 
 @pytest.fixture
@@ -24,10 +23,11 @@ def fleet(postgres, tmp_path) -> Iterator[Fleet]:
         yield started
 
 
-def test_whoever_dies_nothing_is_lost_and_nothing_happens_twice(fleet):
-    chance = random.Random(3)
-    with Traffic(fleet, RUNS) as traffic:
-        for _ in range(KILLS):
+@pytest.mark.parametrize("runs", [80, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_whoever_dies_nothing_is_lost_and_nothing_happens_twice(fleet, runs):
+    chance, kills = random.Random(3), max(5, runs // 100)
+    with Traffic(fleet, runs) as traffic:
+        for _ in range(kills):
             time.sleep(chance.uniform(0.5, 1.5))  # the moment is what chance decides here
             chance.choice([*fleet.site.servers, *fleet.runners]).kill()
             time.sleep(chance.uniform(0.1, 1.0))
@@ -35,8 +35,8 @@ def test_whoever_dies_nothing_is_lost_and_nothing_happens_twice(fleet):
         traffic.wait()
         fleet.up()
         fleet_books.settled(fleet.site)
-    assert len(traffic.admitted) + traffic.refused == RUNS
+    assert len(traffic.admitted) + traffic.refused == runs
     ends = fleet_books.check(fleet.site, traffic.admitted, fleet.receiver.heard)
     by_agent = {agent for agent, phase in ends if phase == "success"}
     assert by_agent >= {"steps", "talk", "work", "program", "asked", "pays", "check", "follow"}
-    sys.stdout.write(f"{RUNS} runs, {KILLS} kills: {dict(ends)}\n")
+    sys.stdout.write(f"{runs} runs, {kills} kills: {dict(ends)}\n")

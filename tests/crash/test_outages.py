@@ -1,6 +1,7 @@
 """PostgreSQL restarts and stays away, processes freeze and wake, while runs of every kind come.
 
-`make soak MODE=outages` runs it with all kinds of rounds: CHECKRAIL_SOAK_ROUNDS says how many.
+`make soak MODE=outages` runs the slow one, with all kinds of rounds: CHECKRAIL_SOAK_ROUNDS says how
+many.
 """
 
 import os
@@ -10,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import cycle, islice
 
 import pytest
 from tests.postgres import Postgres
@@ -19,10 +20,11 @@ from . import fleet_books
 from .fleets import Fleet, Traffic, running_fleet
 from .site import eventually
 
-ROUNDS = int(os.environ.get("CHECKRAIL_SOAK_ROUNDS", "0"))
+MANY = int(os.environ.get("CHECKRAIL_SOAK_ROUNDS", "20"))
 LEASE = 4.0  # of the fleet's servers
 FROZEN = 2 * LEASE
 
+# The rounds to go through, in an order that puts different ones next to each other.
 SHORT = ("immediate", "away 6", "frozen server")
 LONG = ("fast", "frozen server", "immediate", "away 12", "frozen runner", "away 40")
 
@@ -75,19 +77,16 @@ def fleet(restartable, tmp_path) -> Iterator[Fleet]:
         yield started
 
 
-def kinds() -> Iterator[str]:
-    """The rounds to go through, in an order that puts different ones next to each other."""
-    if not ROUNDS:
-        yield from SHORT
-    while ROUNDS:
-        yield from LONG
-
-
-def test_an_outage_ends_no_run_and_a_frozen_process_changes_nothing(fleet, restartable):
+@pytest.mark.parametrize(
+    "kinds",
+    [SHORT, pytest.param(tuple(islice(cycle(LONG), MANY)), marks=pytest.mark.slow)],
+    ids=["few", "many"],
+)
+def test_an_outage_ends_no_run_and_a_frozen_process_changes_nothing(fleet, restartable, kinds):
     disturber = Disturber(fleet, restartable)
     rounds = Counter()
     with Traffic(fleet, pause=0.5) as traffic:
-        for kind in islice(kinds(), ROUNDS or len(SHORT)):
+        for kind in kinds:
             time.sleep(disturber.chance.uniform(1.0, 3.0))  # the moment is chance's to choose
             disturber.disturb(kind)
             rounds[kind] += 1

@@ -14,9 +14,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its own dependencies
     import schemathesis
 
-EXAMPLES = int(os.environ.get("CHECKRAIL_TEST_EXAMPLES", "1"))
+MANY = int(os.environ.get("CHECKRAIL_TEST_EXAMPLES", "20"))
 OPTIONS = settings(
-    max_examples=EXAMPLES,
     derandomize=True,
     database=None,
     deadline=None,
@@ -82,7 +81,7 @@ def known(server):
 
 
 @cache
-def made_up(document: str) -> list[tuple[Any, bool]]:
+def made_up(document: str, examples: int) -> list[tuple[Any, bool]]:
     """Requests by an OpenAPI document, and whether each is to be about things that are there.
 
     They are the same for each database, and making them up takes far longer than sending them.
@@ -94,7 +93,7 @@ def made_up(document: str) -> list[tuple[Any, bool]]:
         if _can_be_wrong(operation):
             modes.append(schemathesis.GenerationMode.NEGATIVE)
         for mode in modes:
-            for turn, case in enumerate(_cases(operation, mode), start=1):
+            for turn, case in enumerate(_cases(operation, mode, examples), start=1):
                 about_known = bool(turn % 3 and operation.method.upper() != "DELETE")
                 made.append((case, about_known))
     return made
@@ -108,11 +107,11 @@ def _can_be_wrong(operation) -> bool:
     return "requestBody" in definition or not all(texts)
 
 
-def _cases(operation, mode) -> list[Any]:
+def _cases(operation, mode, examples: int) -> list[Any]:
     strategy = operation.as_strategy(generation_mode=mode)
     cases: list[Any] = []
 
-    @OPTIONS
+    @settings(OPTIONS, max_examples=examples)
     @given(case=strategy)
     def collect(case) -> None:
         cases.append(case)
@@ -127,9 +126,11 @@ def _cases(operation, mode) -> list[Any]:
     return cases
 
 
-def test_no_request_makes_the_server_fail(server, known):
+@pytest.mark.parametrize("examples", [1, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_no_request_makes_the_server_fail(server, known, examples):
     tried = Tried(server.url)
-    for case, about_known in made_up(requests.get(f"{server.url}/openapi.json", timeout=30).text):
+    document = requests.get(f"{server.url}/openapi.json", timeout=30).text
+    for case, about_known in made_up(document, examples):
         given = case.path_parameters
         if about_known and given:
             case.path_parameters = {name: known.get(name, given[name]) for name in given}
