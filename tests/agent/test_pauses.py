@@ -129,6 +129,15 @@ async def test_signed_thoughts_that_hooks_changed_are_not_sent_back(make, hooks,
     assert agent.model.requests[1].messages[1]["content"] == [SPOKEN]
 
 
+async def test_signed_thoughts_stay_valid_beside_a_text_of_a_hook(make, hooks, tools):
+    hooks.after_llm_call(lambda e: Continue("I look.") if e.value.tool_calls else None)
+    calling = AssistantMessage([THOUGHT, SPOKEN], [ToolCall("1", "broken", {"why": "no"})])
+    agent = make(calling, "Done.", hooks=hooks, tools=tools)
+    await agent.run("look")
+    content = agent.model.requests[1].messages[1]["content"]
+    assert content == [THOUGHT, {"type": "text", "text": "I look."}]
+
+
 async def test_signed_thoughts_of_the_history_that_hooks_changed_are_not_sent(make, hooks):
     def redact(event, request):
         first, answer, last = request.messages

@@ -160,6 +160,19 @@ def test_the_plan_shows_every_hook_in_the_order_of_its_calls(start, folder):
     assert done.rows == PLAN
 
 
+def test_without_a_file_it_is_that_of_the_folder(start, tmp_path):
+    (tmp_path / "checkrail.yaml").write_text("hooks: { before_run: { name: no, block: no } }\n")
+    done = start("check", "--json", cwd=tmp_path)
+    assert (done.code, done.data["file"]) == (0, "checkrail.yaml")
+    assert [hook["name"] for hook in done.data["plan"]["before_run"]] == ["no"]
+
+
+def test_without_any_file_it_says_so(start, tmp_path):
+    done = start("check", cwd=tmp_path)
+    assert done.code == 1
+    assert "checkrail.yaml" in done.err
+
+
 def test_the_plan_as_json_has_the_same_hooks_in_the_same_order(told):
     assert told.keys() == {"file", "ok", "warnings", "plan", "off"}
     assert (told["file"], told["ok"], told["warnings"]) == ("checkrail.yaml", True, [])

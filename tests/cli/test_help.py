@@ -164,7 +164,6 @@ def test_no_command_shows_the_help(invoke):
     ("args", "says"),
     [
         (["chekc"], "did you mean 'check'?"),
-        (["check"], "Missing argument 'FILE'"),
         (["fire", "checkrail.yaml"], "Missing argument 'POINT'"),
         (["check", "--jsn", "checkrail.yaml"], "--json"),
         (["hooks", "redact", "twice"], "unexpected extra argument (twice)"),

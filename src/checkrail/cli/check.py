@@ -27,13 +27,13 @@ HEADING = "bold cyan"
 
 
 @click.command(epilog="Example: checkrail check checkrail.yaml")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), default=".")
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
 def command(file: Path, *, as_data: bool) -> None:
     """Validate FILE and print the plan: each point, each hook in order, agents, upstreams.
 
-    FILE is YAML, JSON or TOML, or the folder of a project. All of its problems are told at once,
-    with their lines.
+    FILE is YAML, JSON or TOML, or the folder of a project; this folder unless given. All of its
+    problems are told at once, with their lines.
     """
     loaded = read(file, as_data=as_data)
     if loaded.file is not None and file.is_dir():
