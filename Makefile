@@ -12,15 +12,11 @@ BIN := .venv/bin
 # Each folder there has its requirements.txt, and in tests.txt what pytest is to run in it.
 ADAPTERS := $(patsubst tests_adapters/%/requirements.txt,%,$(wildcard tests_adapters/*/requirements.txt))
 
-# Files that take long are begun with, so that nobody is left with one at the end. These tests wait
-# for processes and databases about half of the time, so there are six at a time on two cores.
-SLOW := tests/test_docs.py tests/crash tests/runner tests/server/behaviour
-
 # Checks take one core, so the tests of the engine go beside them. Each prints when it has ended,
 # where make knows how to.
 SYNCED := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-# Tests that are marked as slow. The longest comes last, so that a limit of time cuts off that one.
+# Tests that are marked as slow, each for itself.
 REQUESTS := tests/server/behaviour/test_any_request.py
 OUTAGES := tests/crash/test_outages.py
 KILLS := tests/crash/test_fleet.py
@@ -41,7 +37,7 @@ export UV_SYSTEM_CERTS := 1
 # Tests start hundreds of processes. Where nothing compiled may be kept, each compiles all it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo dev test test-engine test-adapters test-slow test-all build check soak blueprints requests record-reference bench clean python node
+.PHONY: help demo dev test test-engine test-imports test-adapters test-slow test-all build check soak blueprints requests record-reference bench clean python node
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,10 +48,17 @@ demo: .venv/synced ## see hooks at work, offline, in a minute
 dev: .venv/synced ## serve the example project (another port: make dev PORT=2025)
 	$(BIN)/checkrail dev --config examples/server --port $(PORT)
 
+# Tests wait for processes and databases about half of the time, so there are six at a time on two
+# cores.
 test: .venv/synced ## all checks, then all tests; the engine fully covered
 	@echo "The checks and the tests of the engine, at the same time:"
-	@$(MAKE) --no-print-directory -j2 $(SYNCED) check test-engine
-	$(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder $(SLOW) tests --ignore=tests/engine
+	@$(MAKE) --no-print-directory -j3 $(SYNCED) check test-engine test-imports
+	$(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder tests --ignore=tests/engine
+
+# What is imported is compiled once, before six processes would each do so at the same time. If that
+# fails, they say why.
+test-imports: .venv/synced
+	@$(BIN)/pytest --collect-only -qqq tests --ignore=tests/engine >/dev/null || true
 
 test-engine: .venv/synced
 	$(BIN)/pytest -n auto --dist loadfile tests/engine --cov=checkrail.engine --cov-branch --cov-fail-under=100
@@ -64,9 +67,8 @@ test-adapters: $(ADAPTERS:%=.envs/%/synced) .envs/javascript/node_modules/synced
 	set -e; for name in $(ADAPTERS); do \
 		echo "$$name:"; .envs/$$name/bin/python -m pytest @tests_adapters/$$name/tests.txt; done
 
-# The first failure ends them, so that whoever cuts them off has seen every failure before.
 test-slow: .venv/synced ## tests that are marked as slow: soaks, many requests, costly blueprints
-	$(BIN)/pytest -m slow --exitfirst -p no:logging -s $(REQUESTS) $(OUTAGES) $(KILLS) $(BLUEPRINTS) tests
+	$(BIN)/pytest -m slow --exitfirst -p no:logging -s tests
 
 test-all: test test-adapters build test-slow ## everything: what CI runs, then the slow tests
 

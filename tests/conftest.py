@@ -13,7 +13,14 @@ settings.load_profile("checkrail")
 # No test talks to the web, so clients, of which many are made, need not read all authorities of it.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
 
+# Begun with, so that no worker is left with one of them at the end.
+LONG = ("tests/test_docs.py", "tests/crash/", "tests/runner/", "tests/server/behaviour/")
+
 gc.disable()  # until all is collected: next to nothing of it is garbage
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: [not item.nodeid.startswith(each) for each in LONG])
 
 
 def pytest_collection_finish():

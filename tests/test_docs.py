@@ -12,8 +12,8 @@ A document is one session: its snippets run in order, in one namespace and one e
 - ``<!-- file: name -->`` above a snippet writes it to that file; Python is then not run.
 - ``<!-- exit: N -->`` above a console snippet is the exit code of its commands, 0 unless said.
 
-Documents that are about commands, as those in `INSTALLED`, start the command that is installed.
-For others it is forked from a process that has imported everything, unless the line is for a shell.
+Documents in `INSTALLED` start the command that is installed. For others it is forked from a process
+that has imported everything, unless the line is for a shell.
 """
 
 import ast
@@ -47,7 +47,7 @@ from tests.server.zygote import Forked
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-INSTALLED = ("README.md", "commands.md", "good.md", "bad.md")
+INSTALLED = ("README.md", "good.md", "bad.md")
 
 SNIPPET = re.compile(
     r"""
