@@ -7,6 +7,7 @@ go with it.
 
 import asyncio
 import contextlib
+import json
 import os
 import random
 import time
@@ -239,12 +240,18 @@ async def fire_all(entry, value):
         await asyncio.sleep(0)
 
 
+def encode(value):
+    """Return a body as a client's arguments: writing JSON is not the server's work."""
+    return {"content": json.dumps(value), "headers": {"content-type": "application/json"}}
+
+
 async def try_blueprint(served, ann, number):
     """Return whether a blueprint was taken, and for how long the loop was held meanwhile."""
     maker = Maker(number)
     name = f"b{number}"
+    body = encode(maker.blueprint(name))
     async with Watch() as watch:
-        answer = await ann.post("/agents", json=maker.blueprint(name))
+        answer = await ann.post("/agents", **body)
         assert answer.status_code in {201, 413, 422}, (number, answer.text[:500])
         if taken := answer.status_code == 201:
             await fire_all(served.services.catalogue.get(name), maker.value())
@@ -344,13 +351,14 @@ async def test_the_worst_that_is_known_holds_nobody_up(served, case):
     ann = await served.as_user("ann")
     tool = {"name": "other", "model": {"provider": "scripted", "replies": ["x"]}}
     assert (await ann.post("/agents", json=tool)).status_code == 201
-    asked = {"agent_name": "worst", "parameters": parameters, "execution_mode": "sync"}
+    body = encode({"agent_name": "worst", "parameters": parameters, "execution_mode": "sync"})
+    agent_body = encode(blueprint)
     held = []
     while len(held) < TRIES and min(held, default=MOST) >= MOST:
         async with Watch() as watch:
-            made = await ann.post("/agents", json=blueprint)
+            made = await ann.post("/agents", **agent_body)
             assert made.status_code == 201, made.text
-            answer = await ann.post("/runs", json=asked, timeout=120)
+            answer = await ann.post("/runs", **body, timeout=120)
         assert answer.status_code < 500 or "too" in answer.text, answer.text
         assert (await ann.delete("/agents/worst")).status_code == 204
         held.append(watch.most)
