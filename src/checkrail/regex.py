@@ -154,7 +154,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def _refused(pattern: str, told: str) -> PatternError:
-    """Say why RE2 refused a pattern, in the words of who wrote it for `re`."""
+    """Return why RE2 refused a pattern, in the words of who wrote it for `re`."""
     what, _, sign = told.partition(": ")
     if "too large" in what or what == "invalid repetition size":
         return _too_large(sign)

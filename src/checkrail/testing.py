@@ -133,7 +133,7 @@ _SAMPLES: dict[HookPoint, Any] = {
 
 
 def sample(point: str) -> Any:
-    """Give a value such as flows through a point."""
+    """Return a value such as flows through a point."""
     return _SAMPLES[point_named(point)]
 
 

@@ -72,12 +72,12 @@ def read(text: str) -> Address | None:
 
 
 def plain(address: Address) -> Address:
-    """Give the IPv4 address that an IPv4-mapped one is another spelling of."""
+    """Return the IPv4 address that an IPv4-mapped one is another spelling of."""
     return getattr(address, "ipv4_mapped", None) or address
 
 
 def special(address: Address) -> str | None:
-    """Say what kind of place an address is, if it is not a public one."""
+    """Return what kind of place an address is, if it is not a public one."""
     address = plain(address)
     if isinstance(address, IPv4Address):
         return next((kind for network, kind in V4.items() if address in network), None)

@@ -37,7 +37,7 @@ def agent(
 
 
 def request(event: Event[Any]) -> dict[str, Any]:
-    """Give the input of the run: at the start and the end of a run exactly what was promised."""
+    """Return the input of the run: at the start and the end of a run exactly what was promised."""
     if _at_start(event):
         return wire.agent_start_request(event)
     if _at_end(event):

@@ -62,7 +62,7 @@ class AllowList:
             raise _refused(where, "it is not https")
 
     def lists(self, where: Destination) -> bool:
-        """Say whether a place is named in the list, or is in a network of it."""
+        """Return whether a place is named in the list, or is in a network of it."""
         address, port = where.address, where.port
         within = address is not None and any(each.holds(address, port) for each in self._entries)
         return within or self._named(where)

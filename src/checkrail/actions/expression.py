@@ -309,7 +309,7 @@ def _contracts(points: Iterable[str]) -> list[Contract]:
 
 
 def _names_at(contracts: Iterable[Contract]) -> dict[str, bool]:
-    """Give the names that exist, and whether each exists at one of these points."""
+    """Return the names that exist, and whether each exists at one of these points."""
     contracts = [*contracts]
     here = {contract.wire for contract in contracts}
     here |= {
@@ -329,7 +329,7 @@ def _read_names(
     known: Mapping[str, bool],
     contracts: list[Contract],
 ) -> dict[str, set[str] | None]:
-    """Give the names to be made, each with the fields that are read of it; None for all."""
+    """Return the names to be made, each with the fields that are read of it; None for all."""
     read: dict[str, set[str] | None] = {}
     named = set(variables)
     for name in sorted(named):
@@ -349,7 +349,7 @@ def _read_names(
 
 
 def _is_language(use: Use) -> bool:
-    """Say whether a name is CEL's own: a type, or a library in front of its function."""
+    """Return whether a name is CEL's own: a type, or a library in front of its function."""
     if use.call and use.name in ("base64", "lists", "math", "optional", "sets", "strings"):
         return True
     return _stands_alone(use.name)
@@ -392,7 +392,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _binder(name: str, members: set[str] | None) -> Binder:
-    """Give what makes a name's value from an event, and no more of it than is read."""
+    """Return what makes a name's value from an event, and no more of it than is read."""
     if name == "point":
         return lambda event, _room: str(event.point)
     if name == "timestamp":

@@ -89,12 +89,12 @@ def _literal_types(literal: str) -> set[type]:
 
 
 def in_text(what: str, where: str) -> str:
-    """Say how to look for something in a text."""
+    """Return how to look for something in a text."""
     return f"`in` is for lists and keys: of a text, write {where}.contains({what})"
 
 
 def _kinds(name: str, contracts: Sequence[Contract]) -> set[type]:
-    """Give the types that a name can have at these points; none where any data may stand."""
+    """Return the types that a name can have at these points; none where any data may stand."""
     if name in _FREE:
         return set()
     if name in _TYPES:

@@ -131,7 +131,7 @@ async def _sent(service: _Service, event: Event[Any], outside: Outside) -> Outbo
 
 @asynccontextmanager
 async def _client(outside: Outside, where: Destination) -> AsyncIterator[Outbound]:
-    """Give the client that is there, or one for this request: nobody would close it later."""
+    """Yield the client that is there, or one for this request: nobody would close it later."""
     if outside.outbound is not None:
         yield outside.outbound
         return
@@ -144,7 +144,7 @@ async def _client(outside: Outside, where: Destination) -> AsyncIterator[Outboun
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """Give what certificates are checked with; it takes long to make."""
+    """Return what certificates are checked with; it takes long to make."""
     import httpcore2
 
     return httpcore2.default_ssl_context()

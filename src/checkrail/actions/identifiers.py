@@ -188,7 +188,7 @@ def _is_read(token: Token, before: Token, after: Token) -> bool:
 
 
 def _brought(found: list[Token], index: int) -> str | None:
-    """Give the name that a macro's opening parenthesis brings in."""
+    """Return the name that a macro's opening parenthesis brings in."""
     is_macro = index >= 2 and found[index - 1].text in MACROS and found[index - 2].text == "."
     name, comma = found[index + 1 : index + 3]
     return name.text if is_macro and name.kind == "name" and comma.text == "," else None

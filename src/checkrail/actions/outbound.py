@@ -90,7 +90,7 @@ class Outbound:
         self._allowed.check(destination(url))
 
     def lists(self, url: str) -> bool:
-        """Say whether the place of a URL is one of those that were listed."""
+        """Return whether the place of a URL is one of those that were listed."""
         return self._allowed.lists(destination(url))
 
     async def send(
@@ -163,7 +163,7 @@ class Outbound:
             return OutboundAnswer(response.status, found, data, cut)
 
     def _pool(self, scheme: str) -> httpcore2.AsyncConnectionPool:
-        """Give the connections of a scheme: what is permitted depends on it."""
+        """Return the connections of a scheme: what is permitted depends on it."""
         if scheme not in self._pools:
             with needs("httpx2", "outgoing HTTP", "server"):
                 import httpcore2
@@ -189,7 +189,7 @@ def _method(method: str) -> str:
 
 
 def _usual(where: Destination) -> dict[str, str]:
-    """Give what every request says; compressed answers are understood, but not asked for."""
+    """Return what every request says; compressed answers are understood, but not asked for."""
     return {"host": where.authority, "accept-encoding": "identity", "user-agent": "checkrail"}
 
 
@@ -218,7 +218,7 @@ def _headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _why(error: BaseException) -> str:
-    """Say why nothing came back, in words that cannot repeat what was sent."""
+    """Return why nothing came back, in words that cannot repeat what was sent."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, ssl.SSLCertVerificationError):
@@ -234,6 +234,6 @@ def _why(error: BaseException) -> str:
 
 
 def _beneath(error: BaseException) -> BaseException | None:
-    """Give the error that another one is about: httpcore2 keeps it as its argument."""
+    """Return the error that another one is about: httpcore2 keeps it as its argument."""
     inner = error.args[0] if error.args else None
     return error.__cause__ or (inner if isinstance(inner, BaseException) else None)

@@ -23,7 +23,7 @@ class AgentCaller(Protocol):
         event: Event[Any],
         timeout: float,
     ) -> Any:
-        """Give the output of a run of the agent with these parameters, or raise."""
+        """Return the output of a run of the agent with these parameters, or raise."""
 
 
 @dataclass(slots=True)

@@ -68,7 +68,7 @@ def _step(found: re.Match[str]) -> Step:
 
 
 def fits(path: Path, contract: Contract) -> bool:
-    """Say whether a path can lead anywhere in the values of a point."""
+    """Return whether a path can lead anywhere in the values of a point."""
     try:
         within(path, contract)
     except ActionError:
@@ -97,7 +97,7 @@ class _Absent(Exception):
 
 
 def assign(value: Any, path: Path, new: Any) -> Any:
-    """Give a copy of a value with something set; missing keys are made, missing items are not."""
+    """Return a copy of a value with something set; missing keys are made, missing items are not."""
     try:
         return _assigned(value, path.steps, new)
     except _Absent as absent:
@@ -106,7 +106,7 @@ def assign(value: Any, path: Path, new: Any) -> Any:
 
 
 def concrete(value: Any, path: Path) -> tuple[str, ...]:
-    """Give a path's steps as texts, counted from the front; none if it leads nowhere."""
+    """Return a path's steps as texts, counted from the front; none if it leads nowhere."""
     steps: list[str] = []
     for number, step in enumerate(path.steps):
         if step == EVERY:

@@ -264,14 +264,14 @@ NOT_FOUND = 127
 
 
 def environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    """Give the environment of a program: a little of ours, and what was said."""
+    """Return the environment of a program: a little of ours, and what was said."""
     return {name: os.environ[name] for name in PASSED_ON if name in os.environ} | dict(env or {})
 
 
 def not_started(
     argv: Sequence[str], cwd: Path | None, error: OSError, env: Mapping[str, str]
 ) -> str:
-    """Say why a program could not be started, and what to do."""
+    """Return why a program could not be started, and what to do."""
     program = argv[0]
     if cwd is not None and not cwd.is_dir():
         return f"{program} could not be started in {cwd}: there is no such folder"
@@ -286,7 +286,7 @@ def not_started(
 
 
 def _missing(program: str, cwd: Path | None, env: Mapping[str, str]) -> str:
-    """Say what is missing to start a program: itself, or what its file needs."""
+    """Return what is missing to start a program: itself, or what its file needs."""
     if found := missing_interpreter(program, cwd, env):
         return ": ".join(found)
     if _first_line(program, cwd, env) is None:
@@ -332,13 +332,13 @@ def _first_line(program: str, cwd: Path | None, env: Mapping[str, str]) -> str |
 
 
 def shown(written: bytes) -> str:
-    """Give what a program wrote as a text that is safe to show."""
+    """Return what a program wrote as a text that is safe to show."""
     text = written.decode(errors="replace")
     return "".join(sign for sign in text if sign.isprintable() or sign in "\n\t").strip()
 
 
 def ending(code: int) -> str:
-    """Say how a program ended."""
+    """Return how a program ended."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -170,7 +170,7 @@ def _from_package(name: str, reference: str, base: Path) -> ModuleType:
 
 
 def _where_to_find(name: str, reference: str, base: Path) -> str:
-    """Say how a module that is not there is reached: it may be a file of the project."""
+    """Return how a module that is not there is reached: it may be a file of the project."""
     file = f"{name.replace('.', '/')}.py"
     if (base / file).is_file():
         return f"There is a file {file}: name it, as in ./{file}:{reference.rpartition(':')[2]}"
@@ -213,7 +213,7 @@ def _broken(what: str, error: BaseException) -> ActionError:
 
 
 def _lacking(name: str) -> str:
-    """Say what to do about a module that somebody's code imports and that is not there."""
+    """Return what to do about a module that somebody's code imports and that is not there."""
     package = name.rpartition(".")[0]
     if package and package in sys.modules:
         return f"{package} is there, but has no such module{_nearest(name)}: correct the import"

@@ -38,7 +38,7 @@ class Redactor:
         self._fields = tuple(fields)
 
     def __call__(self, value: Any, *, inline: bool = False) -> Any:
-        """Give the value with what was found masked, or the same object if nothing was.
+        """Return the value with what was found masked, or the same object if nothing was.
 
         What is too much to be searched `inline` raises `TooLargeError`.
         """

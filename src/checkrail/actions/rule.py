@@ -171,7 +171,7 @@ class _Change:
     redact: Callable[..., Any] | None
 
     def __call__(self, value: Any, *, inline: bool) -> tuple[Any, bool]:
-        """Give the value as it is to be, and whether something was redacted."""
+        """Return the value as it is to be, and whether something was redacted."""
         if value is None and self.contract.point is HookPoint.QUERY_END:
             return value, False
         new = value

@@ -60,12 +60,12 @@ class _Sent(GenerateJsonSchema):
     """A value is sent with all of its fields."""
 
     def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: FBT001 - pydantic's
-        """Say whether a field is always there."""
+        """Return whether a field is always there."""
         return field["type"] == "dataclass-field" or super().field_is_required(field, total)
 
 
 def schema(point: HookPoint) -> dict[str, Any]:
-    """Give the schemas of a point's request and answer."""
+    """Return the schemas of a point's request and answer."""
     contract = CONTRACTS[point]
     request = TypeAdapter(_request(contract)).json_schema(
         schema_generator=_Sent,
@@ -94,7 +94,7 @@ def read_answer(contract: Contract, data: Any) -> BaseModel:
 
 
 def keys_of_answer(contract: Contract, data: Any) -> list[str]:
-    """Give the keys that an answer with this action may have."""
+    """Return the keys that an answer with this action may have."""
     action = data.get("action", Decision.CONTINUE) if isinstance(data, dict) else None
     known = zip(_allowed(contract), _branches(contract), strict=True)
     return [key for decision, kind in known if decision == action for key in kind.model_fields]
@@ -134,7 +134,7 @@ def _answer(point: HookPoint) -> TypeAdapter[Any]:
 
 @functools.cache
 def _branches(contract: Contract) -> tuple[type[BaseModel], ...]:
-    """Give the form of each decision that the point allows."""
+    """Return the form of each decision that the point allows."""
     allowed = _allowed(contract)
     return tuple(_branch(contract, decision, optional=len(allowed) == 1) for decision in allowed)
 
@@ -163,7 +163,7 @@ def _makes_sense(option: str, contract: Contract) -> bool:
 
 
 def _carried(contract: Contract, decision: Decision) -> dict[str, tuple[Any, Any]]:
-    """Say which value an answer may or must carry.
+    """Return which value an answer may or must carry.
 
     A refusal that also sends the point's value is still a refusal: the value is passed over.
     """

@@ -63,14 +63,14 @@ def model(
 
 
 def given(read: BaseModel) -> dict[str, Any]:
-    """Give the fields that were really there, under their own names."""
+    """Return the fields that were really there, under their own names."""
     aliases = ALIASES if type(read).__name__ == ToolCall.__name__ else {}
     return {aliases.get(name, name): getattr(read, name) for name in read.model_fields_set}
 
 
 @functools.cache
 def shape(kind: Any) -> Any:
-    """Give the form of a value's data, as an annotation that pydantic can read."""
+    """Return the form of a value's data, as an annotation that pydantic can read."""
     hints = get_type_hints(kind)
     fields = {item.name: maybe(_nested(hints[item.name])) for item in dataclasses.fields(kind)}
     if kind is not ToolCall:
@@ -98,7 +98,7 @@ def _named_once(read: M) -> M:
 
 
 def has_text(kind: type) -> bool:
-    """Say whether a text can stand for the whole value."""
+    """Return whether a text can stand for the whole value."""
     return kind is ToolCall or "content" in getattr(kind, "__slots__", ())
 
 
@@ -127,7 +127,7 @@ def brought(contract: Contract, decision: Decision, told: Any, current: Any) -> 
 
 
 def result_type(contract: Contract, decision: Decision) -> type | None:
-    """Give the type of the value that a decision brings at a point; None if it brings none."""
+    """Return the type of the value that a decision brings at a point; None if it brings none."""
     return {Decision.REPLACE: contract.replace, Decision.STOP: contract.stop}.get(decision)
 
 
@@ -152,7 +152,7 @@ def explain(
     *,
     quoted: bool = True,
 ) -> str:
-    """Say where data is wrong, what was found there, and what was expected.
+    """Return where data is wrong, what was found there, and what was expected.
 
     `keys` and `actions` are what would have been right. Texts are `quoted` unless they may be
     secrets that would reach a caller.

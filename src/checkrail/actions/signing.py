@@ -13,7 +13,7 @@ PREFIX = "whsec_"
 
 
 def signed(secret: str, message_id: str, content: bytes, seconds: int) -> dict[str, str]:
-    """Give the three headers that sign a message sent at a time, in seconds of Unix."""
+    """Return the three headers that sign a message sent at a time, in seconds of Unix."""
     said = f"{message_id}.{seconds}.".encode() + content
     digest = hmac.new(key(secret), said, hashlib.sha256).digest()
     return {

@@ -10,7 +10,7 @@ _HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:/?#@\[\]]+)(:[0-9]*)?")
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a name or address can only mean this machine."""
+    """Return whether a name or address can only mean this machine."""
     name = host.strip("[]").removesuffix(".").lower()
     if name == "localhost":
         return True

@@ -21,7 +21,7 @@ _STOPPED = frozenset({"cancelled", "interrupted"})
 
 
 def on_wire(contract: Contract, value: Any) -> Any:
-    """Give what travels under the point's wire name: the value, or of a message its text."""
+    """Return what travels under the point's wire name: the value, or of a message its text."""
     return value.content if contract.wire == "content" else value
 
 
@@ -74,7 +74,7 @@ def original_parameters(event: Event[Any]) -> dict[str, Any]:
 
 
 def _of_message(event: Event[Any]) -> dict[str, Any]:
-    """Give the fields of a message besides its text; its own thread and metadata come first."""
+    """Return the fields of a message besides its text; its own thread and metadata come first."""
     own = {name: plain(getattr(event.value, name)) for name in event.value.__slots__}
     around = {key: item for key, item in event.metadata.items() if key != LIVE}
     own["metadata"] = {**plain(around), **own["metadata"]}
@@ -180,7 +180,7 @@ def _value(contract: Contract, decision: Decision, said: Mapping[str, Any], curr
 
 
 def schema(point: str) -> dict[str, Any]:
-    """Give a point's request and answer as JSON Schema 2020-12."""
+    """Return a point's request and answer as JSON Schema 2020-12."""
     from checkrail.actions.schemas import schema as made
 
     return made(point_named(point))

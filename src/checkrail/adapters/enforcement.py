@@ -8,5 +8,5 @@ from checkrail.engine.scope import Scope
 
 
 def enforcing(scope: Scope, point: HookPoint, *lanes: Lane) -> bool:
-    """Say whether a hook in these lanes may change or refuse what passes a point."""
+    """Return whether a hook in these lanes may change or refuse what passes a point."""
     return any(bound.lane in lanes for bound in acting(scope, point))

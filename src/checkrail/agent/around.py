@@ -15,7 +15,7 @@ AROUND: ContextVar[Loop | None] = ContextVar("checkrail_loop", default=None)
 
 
 def beneath(above: Loop | None, given: Scope | None) -> Scope | None:
-    """Give the scope that a run goes under: that of the run around it, and what it was given.
+    """Return the scope that a run goes under: that of the run around it, and what it was given.
 
     A run that is over still lends its hooks to what it began, but no ids: a task that outlives
     it may work for somebody else by now.

@@ -101,7 +101,7 @@ def build_agent(loaded: Loaded, name: str, *, ask: AskHandler | None = None) -> 
 
 
 def check_tools(owner: str, given: Sequence[Any]) -> list[str]:
-    """Give the names of tools, or raise what is wrong with one of them."""
+    """Return the names of tools, or raise what is wrong with one of them."""
     Toolbox(owner, given)
     return [name for item in given if (name := _name(item))]
 

@@ -36,21 +36,21 @@ class Failing(Exception):
 
 
 def passed(verdict: Verdict) -> Any:
-    """Give the value of a verdict, or end the run if it was refused."""
+    """Return the value of a verdict, or end the run if it was refused."""
     if verdict.decision is Decision.BLOCK:
         raise Blocked(verdict.reason)
     return survived(verdict)
 
 
 def survived(verdict: Verdict) -> Any:
-    """Give the value of a verdict, or end the run if it failed."""
+    """Return the value of a verdict, or end the run if it failed."""
     if verdict.decision is Decision.FAIL:
         raise Failing(verdict.reason, by_hook=True)
     return verdict.value
 
 
 def sound(verdict: Verdict) -> AssistantMessage:
-    """Give an answer as hooks left it, or end the run if it was refused or is none any more."""
+    """Return an answer as hooks left it, or end the run if it was refused or is none any more."""
     message: AssistantMessage = passed(verdict)
     if (problem := next(problems(message), None)) is not None:
         by = verdict.hook or changers(verdict)

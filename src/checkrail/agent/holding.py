@@ -112,7 +112,7 @@ class Window:
         self._scope = Trial(scope, TRIED, holding)
 
     async def passes(self, text: str) -> str | None:
-        """Give the text that may go out, or None if it is to wait.
+        """Return the text that may go out, or None if it is to wait.
 
         That is all but its last characters, if the hooks see nothing that goes across the cut. A
         long text is tried less often, so that trying does not grow with the square of its length.
@@ -128,7 +128,7 @@ class Window:
         return first
 
     async def tried(self, text: str, points: tuple[HookPoint, ...] = TRIED) -> str | None:
-        """Give what the hooks make of a text, or None if they refuse it or fail."""
+        """Return what the hooks make of a text, or None if they refuse it or fail."""
         message = AssistantMessage(content=text)
         for point in points:
             verdict = await self._scope.fire(point, message)
@@ -139,7 +139,7 @@ class Window:
 
 
 def _need_all(holding: list[Bound]) -> bool:
-    """Say whether the whole answer is held.
+    """Return whether the whole answer is held.
 
     A window is of the text that its hook sees. Behind a hook that changes the text, that is not
     the text that is cut, and so a window is only enough for one that stands alone.
@@ -149,7 +149,7 @@ def _need_all(holding: list[Bound]) -> bool:
 
 
 def _needs_all(bound: Bound) -> bool:
-    """Say whether a hook needs the whole answer, be it to know whether it applies at all."""
+    """Return whether a hook needs the whole answer, be it to know whether it applies at all."""
     spec = bound.spec
     partly = spec.window is not None and spec.when is None and "models" not in spec.match
     return not partly or bound.point not in TRIED

@@ -342,7 +342,7 @@ class Loop:
         return Ending("stop" if stopped else "answer", changed, output)
 
     def _fits(self, message: AssistantMessage) -> bool:
-        """Say whether an answer fits the output schema; if not, the model is told why."""
+        """Return whether an answer fits the output schema; if not, the model is told why."""
         if self.agent.output is None:
             return True
         try:

@@ -49,7 +49,7 @@ def said(history: Iterable[Message]) -> list[Message]:
 
 
 def call_ids(messages: Iterable[Message]) -> Iterator[str]:
-    """Give the ids of the tool calls in a conversation."""
+    """Yield the ids of the tool calls in a conversation."""
     for said_before in messages:
         for call in said_before.get("tool_calls") or ():
             yield call.get("id", "")
@@ -58,7 +58,7 @@ def call_ids(messages: Iterable[Message]) -> Iterator[str]:
 def identified(
     message: AssistantMessage, earlier: Container[str], context: str
 ) -> AssistantMessage:
-    """Give every tool call an id of its own, by which its result is told apart."""
+    """Return every tool call an id of its own, by which its result is told apart."""
     if not message.tool_calls:
         return message
     texts = unparsed_in(message)
@@ -81,13 +81,13 @@ def identified(
 
 
 def unparsed_in(message: AssistantMessage) -> Mapping[str, Any]:
-    """Give the arguments of an answer's tool calls that are no JSON, by the ids of the calls."""
+    """Return the arguments of an answer's tool calls that are no JSON, by the ids of the calls."""
     given = message.metadata.get(UNPARSED)
     return given if isinstance(given, Mapping) else {}
 
 
 def problems(message: AssistantMessage) -> Iterator[str]:
-    """Say what of an answer is not what it has to be: a model or a hook may say anything."""
+    """Yield what of an answer is not what it has to be: a model or a hook may say anything."""
     content: Any = message.content
     calls: Any = message.tool_calls
     if not isinstance(content, str | list | tuple):
@@ -100,7 +100,7 @@ def problems(message: AssistantMessage) -> Iterator[str]:
 
 
 def is_call(call: Any) -> bool:
-    """Say whether this is a tool call with all that one has to have."""
+    """Return whether this is a tool call with all that one has to have."""
     if not isinstance(call, ToolCall):
         return False
     texts: list[Any] = [call.id, call.name]
@@ -134,7 +134,7 @@ def written_call(call: ToolCall) -> dict[str, Any]:
 
 
 def legal_name(name: str) -> str:
-    """Give a name that providers take back: a model may make one up that they would refuse."""
+    """Return a name that providers take back: a model may make one up that they would refuse."""
     return name if LEGAL_NAME.fullmatch(name) else re.sub(r"[^\w-]", "_", name)[:64] or "unknown"
 
 
@@ -145,7 +145,7 @@ def tool_message(result: ToolResult) -> dict[str, Any]:
 
 
 def content_of(result: ToolResult) -> str | Sequence[Any]:
-    """Give a result's content as a model can read it: a text, or parts."""
+    """Return a result's content as a model can read it: a text, or parts."""
     content: Any = result.content
     if result.is_error and not content and result.error:
         content = result.error
@@ -163,7 +163,7 @@ def schema_of(tool: Tool) -> dict[str, Any]:
 
 
 def is_parts(content: Any) -> bool:
-    """Say whether this is a list of content parts, and not just any list."""
+    """Return whether this is a list of content parts, and not just any list."""
     return (
         isinstance(content, (list, tuple))
         and bool(content)
@@ -172,7 +172,7 @@ def is_parts(content: Any) -> bool:
 
 
 def text_of(content: Any) -> str:
-    """Give the text of a message's content, whatever else is in it."""
+    """Return the text of a message's content, whatever else is in it."""
     if isinstance(content, str):
         return content
     return "".join(_texts(content or ()))
@@ -228,7 +228,7 @@ def _signature(part: Any) -> str:
 
 
 def legal(message: Message) -> Message | None:
-    """Give a hook's message as the conversation can take it anywhere between two turns."""
+    """Return a hook's message as the conversation can take it anywhere between two turns."""
     role = message.get("role", "user")
     content, calls = message.get("content"), message.get("tool_calls")
     says = bool(content) and (isinstance(content, str) or is_parts(content))
@@ -240,6 +240,6 @@ def legal(message: Message) -> Message | None:
 
 
 def tool_name(tool: Message) -> str | None:
-    """Give the name of a tool in a request; a provider's own tools have none."""
+    """Return the name of a tool in a request; a provider's own tools have none."""
     function = tool.get("function")
     return function.get("name") if isinstance(function, Mapping) else None

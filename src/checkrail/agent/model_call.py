@@ -28,7 +28,7 @@ async def ask(
     release: Release | None,
     spend: Spend,
 ) -> AssistantMessage:
-    """Give the model's answer, or raise `ModelError` whatever it was that failed.
+    """Return the model's answer, or raise `ModelError` whatever it was that failed.
 
     What it used is told to `spend` as soon as it is known, whether or not anybody still waits.
     """
@@ -99,7 +99,7 @@ async def _closed(pieces: Any, *, kept: bool) -> None:
 
 
 def _checked(answer: Any, named: str) -> AssistantMessage:
-    """Give an answer if it is one: a model may be anybody's, and say anything."""
+    """Return an answer if it is one: a model may be anybody's, and say anything."""
     if not isinstance(answer, AssistantMessage):
         problem = f"it is {type(answer).__name__}, not an AssistantMessage"
     else:

@@ -32,7 +32,7 @@ class CancelledWithin(Exception):
 
 
 async def within(timeout: float | None, work: Coroutine[Any, Any, T]) -> T:
-    """Give what some work gives, or raise what it raises; a cancellation from outside ends it."""
+    """Return what some work gives, or raise what it raises; a cancellation from outside ends it."""
     task = create_contained_task(asyncio.get_running_loop(), work)
     if not await settled([task], timeout):
         raise TookTooLong

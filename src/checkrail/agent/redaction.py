@@ -34,7 +34,7 @@ def redacted(ours: Sequence[Message], theirs: Sequence[Message]) -> list[Message
 
 
 def _alike(ours: Sequence[Message], theirs: Sequence[Message]) -> int:
-    """Say how many messages the two begin with that are the very same."""
+    """Return how many messages the two begin with that are the very same."""
     pairs = zip(ours, theirs, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a is not b), min(len(ours), len(theirs)))
 
@@ -49,7 +49,7 @@ def _place(message: Message) -> tuple[Any, Any]:
 
 
 def _blank(message: Message) -> Message:
-    """Give a message of which nothing is known but its place: the order stays valid."""
+    """Return a message of which nothing is known but its place: the order stays valid."""
     calls = [
         {**call, "function": {**call["function"], "arguments": "{}"}}
         for call in message.get("tool_calls") or ()

@@ -30,7 +30,7 @@ class Toolbox:
         self._known = self._named(self._fixed)
 
     async def connected(self) -> Mapping[str, Tool]:
-        """Give all tools by name; sources are connected if they are not."""
+        """Return all tools by name; sources are connected if they are not."""
         if not self._sources:
             return self._known
         found = [tool for source in self._sources for tool in await source.tools()]

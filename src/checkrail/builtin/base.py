@@ -69,7 +69,7 @@ class Builtin:
             raise first_problem(self.name, self.config_model, error) from None
 
     def lane_at(self, point: HookPoint) -> Lane:
-        """Give the lane in which it stands at one of its points."""
+        """Return the lane in which it stands at one of its points."""
         return Lane.OBSERVE if point in self.observes else self.lane
 
     def make(
@@ -99,12 +99,12 @@ class Builtin:
         return narrowed[0] if narrowed else self.reads
 
     def named_files(self, config: Mapping[str, Any], base: Path) -> set[Path]:
-        """Give the files that a config names, whether or not they are there."""
+        """Return the files that a config names, whether or not they are there."""
         named = (config.get(name) for name in self.files)
         return {(base / file).resolve() for file in named if isinstance(file, str)}
 
     def at(self, event: Event[Any]) -> Made:
-        """Give the hook for the config that an event carries; it is made once for each."""
+        """Return the hook for the config that an event carries; it is made once for each."""
         config = event.config
         with self._lock:
             known = self._made.pop(id(config), None) or (config, self.make(config))

@@ -36,7 +36,7 @@ class AnswerStore(Protocol):
     """Where answers are kept."""
 
     async def get(self, key: str) -> AssistantMessage | None:
-        """Give the answer that is kept under a key, if there still is one."""
+        """Return the answer that is kept under a key, if there still is one."""
 
     async def put(self, key: str, answer: AssistantMessage, ttl: float) -> None:
         """Keep an answer for so many seconds."""
@@ -55,7 +55,7 @@ class MemoryAnswers:
         return len(self._kept)
 
     async def get(self, key: str) -> AssistantMessage | None:
-        """Give the answer that is kept under a key, if there still is one."""
+        """Return the answer that is kept under a key, if there still is one."""
         with self._lock:
             until, answer = self._kept.get(key, (0.0, None))
             if answer is None:
@@ -126,7 +126,7 @@ def request_key(event: Event[Any], request: ModelRequest, *, shared: bool) -> st
 
 
 def _again(answer: AssistantMessage, event: Event[Any]) -> AssistantMessage:
-    """Give an answer another time: nothing is used for it, and its calls are this run's."""
+    """Return an answer another time: nothing is used for it, and its calls are this run's."""
     context = event.run_id or "chat"
     return dataclasses.replace(
         answer,
@@ -150,5 +150,5 @@ BUILTIN = Builtin(
 
 
 async def cache(event: Event[Any], value: Any) -> Replace | None:
-    """Give an answer that is kept, or keep one."""
+    """Return an answer that is kept, or keep one."""
     return await BUILTIN.at(event)(event, value)  # type: ignore[no-any-return]

@@ -25,7 +25,7 @@ class AmountStore(Protocol):
     """Where amounts are added up: each by its key, in a window of time that begins at `start`."""
 
     async def used(self, keys: Sequence[str], start: float) -> list[float]:
-        """Give the amount of each key."""
+        """Return the amount of each key."""
 
     async def add(self, amounts: Mapping[str, float], start: float, until: float) -> None:
         """Add to the amounts of some keys; nobody asks for them after `until`."""
@@ -90,7 +90,7 @@ class MemoryAmounts:
         return len(self._amounts)
 
     async def used(self, keys: Sequence[str], start: float) -> list[float]:
-        """Give the amount of each key."""
+        """Return the amount of each key."""
         with self._lock:
             return [self._amounts.get((key, start), (0.0, 0.0))[0] for key in keys]
 

@@ -42,7 +42,7 @@ def build(
 
 
 def injected(messages: list[Message], text: str, position: str) -> list[Message] | None:
-    """Give a conversation with a text in its system message; None: it is there already."""
+    """Return a conversation with a text in its system message; None: it is there already."""
     count = sum(1 for _ in takewhile(_is_system, messages))
     system, rest = messages[:count], messages[count:]
     if position == "replace":
@@ -62,7 +62,7 @@ def _is_system(message: Message) -> bool:
 
 
 def _made(message: Message) -> Message:
-    """Give the message that stands for all others, without what only marked the old ones."""
+    """Return the message that stands for all others, without what only marked the old ones."""
     return {key: value for key, value in message.items() if key in ("role", "content")}
 
 

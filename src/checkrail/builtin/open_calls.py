@@ -15,7 +15,7 @@ CallId = tuple[Any, ...]
 
 
 def call_id(event: Event[Any]) -> CallId | None:
-    """Give what tells a call from others, at the request and at the answer; None: nothing does.
+    """Return what tells a call from others, at the request and at the answer; None: nothing does.
 
     Callers may choose ids as they like, so who they are is part of it.
     """
@@ -52,7 +52,7 @@ class OpenCalls(Generic[T]):
                 self._open.popitem(last=False)
 
     def answered(self, event: Event[Any]) -> list[T]:
-        """Give the notes on the requests that this may be the answer to; most often one."""
+        """Return the notes on the requests that this may be the answer to; most often one."""
         found = call_id(event)
         with self._lock:
             count, notes = self._open.pop(found, (0, {})) if found is not None else (0, {})

@@ -130,7 +130,7 @@ _DOUBLED = {str(digit): sum(divmod(2 * digit, 10)) for digit in range(10)}
 
 
 def is_secret(name: str, text: str) -> bool:
-    """Say whether a text is a secret because of the name that a mapping gives it."""
+    """Return whether a text is a secret because of the name that a mapping gives it."""
     named = _SECRET_NAME.search(name) is not None
     return named and len(text) >= 4 and not _PLACEHOLDERS.match(text)
 
@@ -239,7 +239,7 @@ def _card_end(found: re.Match[str]) -> int:
 
 
 def is_card(number: str) -> bool:
-    """Say whether this is a card number: of a known make and length, with its check digit."""
+    """Return whether this is a card number: of a known make and length, with its check digit."""
     digits = re.sub("[ .-]", "", number)
     if _MAKES.fullmatch(digits) is None:
         return False

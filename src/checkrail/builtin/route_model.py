@@ -72,7 +72,7 @@ def _named(read: Callable[[Event[Any]], str | None], patterns: list[str]) -> Tes
 
 
 def tool_names(tools: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Give the names of the tools of a request; one that has none is known by its type."""
+    """Return the names of the tools of a request; one that has none is known by its type."""
     found = []
     for tool in tools:
         function = tool.get("function")

@@ -49,7 +49,7 @@ def provider_of(event: Event[Any], request: ModelRequest) -> str | None:
 
 
 def stripped(part: Any) -> Any:
-    """Give a part of a request without the foreign fields; the same object if it has none."""
+    """Return a part of a request without the foreign fields; the same object if it has none."""
     if isinstance(part, Mapping):
         kept = {key: _beneath(key, item) for key, item in part.items() if key not in FOREIGN}
         same = len(kept) == len(part) and all(kept[key] is part[key] for key in kept)

@@ -26,7 +26,7 @@ def cost(usage: Mapping[str, Any] | None) -> float | None:
 
 
 def _count(given: Any) -> float | None:
-    """Give a number that can be added up."""
+    """Return a number that can be added up."""
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         return None
     return given if 0 <= given < float("inf") else None

@@ -31,7 +31,7 @@ class Window:
 
 
 def window_at(per: str, now: float) -> Window:
-    """Give the window of a kind that it is now."""
+    """Return the window of a kind that it is now."""
     if per in LINGERS:
         return Window(0.0, None, now + LINGERS[per])
     if per in LENGTHS:

@@ -25,7 +25,7 @@ EXTRAS = {"openai": "checkrail[openai]", "anthropic": "checkrail[anthropic]", "l
 
 
 def advice(loaded: Loaded) -> tuple[Problem, ...]:
-    """Give what somebody who wrote this file would want to know."""
+    """Return what somebody who wrote this file would want to know."""
     agents = loaded.agents.values()
     known = _tools(loaded)
     specs = (*loaded.specs, *(spec for agent in agents for spec in agent.hooks))
@@ -57,7 +57,7 @@ def _of_graphs(loaded: Loaded) -> Iterator[Problem]:
 
 
 def _holds(agent: AgentConfig) -> bool:
-    """Say whether there is work in an agent that cannot be left and entered again."""
+    """Return whether there is work in an agent that cannot be left and entered again."""
     calls_agents = any(tool.agent is not None for tool in agent.tools)
     return calls_agents or (agent.kind == "procedural" and bool(agent.path))
 

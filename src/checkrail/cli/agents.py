@@ -20,7 +20,7 @@ Plan = dict[str, list[dict[str, Any]]]
 
 
 def plan_of(specs: Iterable[HookSpec]) -> tuple[Plan, list[str]]:
-    """Give the hooks of one level by their points, in order, and those that are switched off."""
+    """Return the hooks of one level by their points, in order, and those that are switched off."""
     specs = list(specs)
     registry = HookRegistry()
     registry.swap(specs)

@@ -41,7 +41,7 @@ class LazyGroup(click.Group):
     """Knows its commands by name, and imports one when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Give the names of the commands."""
+        """Return the names of the commands."""
         del ctx
         return list(COMMANDS)
 

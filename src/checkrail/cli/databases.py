@@ -44,12 +44,12 @@ def project(path: str | None, *, as_data: bool) -> Loaded:
 
 
 def file_of(config: ServerConfig) -> Path | None:
-    """Give the SQLite file of a project that names no database."""
+    """Return the SQLite file of a project that names no database."""
     return None if config.database is not None else config.data_dir / "checkrail.db"
 
 
 def url_of(config: ServerConfig) -> str:
-    """Give the URL of a project's database; the folder of a SQLite file is made."""
+    """Return the URL of a project's database; the folder of a SQLite file is made."""
     from checkrail.private_files import make_private_folder
 
     if config.database is not None:
@@ -61,7 +61,7 @@ def url_of(config: ServerConfig) -> str:
 
 
 def place_of(config: ServerConfig, kind: str) -> str:
-    """Say where a database is, without what nobody is to see."""
+    """Return where a database is, without what nobody is to see."""
     file = file_of(config)
     return kind if file is None else f"{kind} in {file}"
 
@@ -94,7 +94,7 @@ def told_plainly(loaded: Loaded) -> Iterator[None]:
 
 
 def _of_database(error: Exception) -> bool:
-    """Say whether an error is one of the packages that talk to databases."""
+    """Return whether an error is one of the packages that talk to databases."""
     return type(error).__module__.partition(".")[0] in ("sqlalchemy", "psycopg", "psycopg_pool")
 
 

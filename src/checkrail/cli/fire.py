@@ -176,7 +176,7 @@ def _value(contract: Contract, text: str | None) -> Any:
 
 
 def _blank(contract: Contract) -> Any:
-    """Give what stands for the fields that a message or a session leaves out."""
+    """Return what stands for the fields that a message or a session leaves out."""
     if contract.wire == "session":
         return contract.value("session-1")
     return contract.value(None, None, "") if contract.wire == "content" else None

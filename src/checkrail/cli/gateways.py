@@ -66,7 +66,7 @@ def not_writable(what: str, path: Path, error: OSError) -> CheckrailError:
 
 
 def base_urls(address: str) -> dict[str, str]:
-    """Give the variables by which SDKs find a gateway."""
+    """Return the variables by which SDKs find a gateway."""
     openai = f"{address}/v1"
     return {
         "OPENAI_BASE_URL": openai,

@@ -177,7 +177,7 @@ def command(folder: Path, *, as_data: bool) -> None:
 
 
 def _problem(folder: Path) -> str:
-    """Say why no project can be made in a folder, if so."""
+    """Return why no project can be made in a folder, if so."""
     from checkrail.config.project import OTHER_FILES, OWN_FILES
 
     if folder.exists() and not folder.is_dir():

@@ -18,7 +18,7 @@ YES = frozenset({"y", "yes"})
 
 
 def lines() -> Iterator[str]:
-    """Give what is said, line by line: typed at a prompt, or from a file or a pipe."""
+    """Yield what is said, line by line: typed at a prompt, or from a file or a pipe."""
     if sys.stdin.isatty():
         yield from _typed()
         return

@@ -41,7 +41,7 @@ def hook_row(bound: Bound) -> dict[str, Any]:
 
 
 def _may(bound: Bound) -> list[str]:
-    """Say what a hook can do here, as far as can be seen before it does."""
+    """Return what a hook can do here, as far as can be seen before it does."""
     if bound.lane is Lane.OBSERVE:
         return ["watch"]
     able = bound.contract.decisions if bound.spec.decisions is None else bound.spec.decisions
@@ -73,12 +73,12 @@ def plan_table(rows: Iterable[dict[str, Any]]) -> Table:
 
 
 def _does(row: dict[str, Any]) -> str:
-    """Say what a hook calls, or what a rule may decide."""
+    """Return what a hook calls, or what a rule may decide."""
     return f"rule: {', '.join(row['may'])}" if row["type"] == "rule" else str(row["target"])
 
 
 def _manner(row: dict[str, Any]) -> str:
-    """Say how a hook stands in its lane, if not in the usual way."""
+    """Return how a hook stands in its lane, if not in the usual way."""
     if row["background"]:
         return " (background)"
     return "" if row["stream"] == "whole" else f" ({row['stream']})"
@@ -92,7 +92,7 @@ def _matches(row: dict[str, Any]) -> str:
 
 
 def _on_error(policy: dict[str, str], *, over: bool) -> str:
-    """Say what failures do; where a run is `over`, a block can only be logged."""
+    """Return what failures do; where a run is `over`, a block can only be logged."""
     usual = policy["error"]
     others = [f"{kind}: {what}" for kind, what in policy.items() if what != usual]
     text = ", ".join([usual, *others])

@@ -116,12 +116,12 @@ class Recorded:
 
 
 def endings(records: Iterable[Recorded]) -> list[Recorded]:
-    """Give the calls that have ended."""
+    """Return the calls that have ended."""
     return [record for record in records if record.kind is not RecordKind.START]
 
 
 def unfinished(records: Iterable[Recorded]) -> list[Recorded]:
-    """Give the starts of the calls that have not ended."""
+    """Return the starts of the calls that have not ended."""
     calls: dict[tuple[str, str], list[Recorded]] = {}
     for record in records:
         same = calls.setdefault((record.point, record.hook), [])

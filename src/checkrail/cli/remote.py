@@ -155,7 +155,7 @@ class Remote:
         return self._answered("POST", path, params, **options)
 
     def events(self, path: str) -> Iterator[dict[str, Any]]:
-        """Give the events of a stream as they come; one that breaks is opened again."""
+        """Yield the events of a stream as they come; one that breaks is opened again."""
         import httpx2
 
         last, broken, heard = "", 0.0, False
@@ -214,7 +214,7 @@ class Remote:
 
 
 def _advice(response: httpx2.Response) -> str:
-    """Say how to become known to a server: by a key of its own, or as its project wants it."""
+    """Return how to become known to a server: by a key of its own, or as its project wants it."""
     if response.headers.get("www-authenticate") == KEYS_WANTED:
         return "Say a key with CHECKRAIL_API_KEY"
     return (
@@ -232,7 +232,7 @@ def _read(response: httpx2.Response) -> Any:
 
 
 def _message(response: httpx2.Response) -> str | None:
-    """Give what a server of ours says of an error."""
+    """Return what a server of ours says of an error."""
     try:
         said = response.json()
     except ValueError:

@@ -27,7 +27,7 @@ SHOWN_GAP = 0.001  # seconds
 
 
 def status_of(run: Run) -> Text:
-    """Say how a run is, with its phase where that says more."""
+    """Return how a run is, with its phase where that says more."""
     status, phase = run["status"], run["phase"]
     more = "" if phase in (status, SAME.get(status)) else f" ({phase})"
     return cell(f"{status}{more}", STYLES.get(status, "cyan"))
@@ -142,7 +142,7 @@ def print_timeline(out: Console, run: Run, records: Sequence[Recorded], now: flo
 
 
 def _together(ended: Sequence[Recorded]) -> Iterator[list[Recorded]]:
-    """Give the calls that were made at one point, right after each other."""
+    """Yield the calls that were made at one point, right after each other."""
     calls: list[Recorded] = []
     for record in ended:
         last = calls[-1] if calls else record

@@ -119,6 +119,6 @@ def told(error: CheckrailError) -> Any:
 
 
 def address(host: str, port: int) -> str:
-    """Give the URL of a server."""
+    """Return the URL of a server."""
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}"

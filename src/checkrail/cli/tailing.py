@@ -15,7 +15,7 @@ GOOD = ("success", "interrupted")
 
 
 def code_of(ended: Mapping[str, Any]) -> int:
-    """Give the exit code for the end of a run; one that waits for a person has not failed."""
+    """Return the exit code for the end of a run; one that waits for a person has not failed."""
     if ended["phase"] in ("blocked", "refused"):
         return BLOCKED
     return 0 if ended["status"] in GOOD and ended["phase"] != "cancelled" else FAILED

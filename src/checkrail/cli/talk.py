@@ -108,7 +108,7 @@ class Talk:
 
 
 async def _next(events: AsyncIterator[StreamEvent]) -> StreamEvent:
-    """Give the next event of a run; a run that fails is finished too."""
+    """Return the next event of a run; a run that fails is finished too."""
     try:
         return await anext(events)
     except RunFailed as failed:

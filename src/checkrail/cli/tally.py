@@ -49,7 +49,7 @@ class Tally:
                 self._cost = (self._cost or 0.0) + cost
 
     def data(self) -> dict[str, Any]:
-        """Give everything as JSON data; without prices, nobody knows the cost."""
+        """Return everything as JSON data; without prices, nobody knows the cost."""
         with self._lock:
             tokens = ("input_tokens", "output_tokens", "total_tokens")
             return {

@@ -116,7 +116,7 @@ def _short(value: Any) -> str:
 
 
 def verdict_line(verdict: Verdict, hide: Callable[[str], str] = str) -> Text:
-    """Say what was decided, by whom, and why; `hide` takes secrets out."""
+    """Return what was decided, by whom, and why; `hide` takes secrets out."""
     text = Text(str(verdict.decision), style=f"bold {COLOURS[str(verdict.decision)]}")
     if verdict.hook:
         text += cell(f" by {verdict.hook}")

@@ -94,7 +94,7 @@ def _use_environment(gateway: OpenGateway) -> None:
 
 
 def _environment(url: str) -> dict[str, str]:
-    """Give the environment of the command; nobody is to go to this machine by a proxy."""
+    """Return the environment of the command; nobody is to go to this machine by a proxy."""
     found = {**os.environ, **base_urls(url)}
     for name in ("NO_PROXY", "no_proxy"):
         found[name] = ",".join(filter(None, (os.environ.get(name), HOST)))

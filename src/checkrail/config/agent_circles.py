@@ -41,7 +41,7 @@ def problems(
     agents: Mapping[str, Sequence[HookSpec]],
     configs: Mapping[str, AgentConfig] | None = None,
 ) -> list[Wrong]:
-    """Say which agent hooks cannot be; `agents` are all that there are, with their own hooks.
+    """Return which agent hooks cannot be; `agents` are all that there are, with their own hooks.
 
     A hook runs its agent with the hooks of that agent, so those that lead back would never end.
     `configs` say what each agent takes; without them that is not looked at.
@@ -70,7 +70,7 @@ def problems(
 
 
 def _calling(hooks: Sequence[HookSpec]) -> Iterator[HookSpec]:
-    """Give the hooks that run an agent, and are not switched off."""
+    """Return the hooks that run an agent, and are not switched off."""
     return (spec for spec in hooks if spec.target_type == "agent" and spec.mode != "off")
 
 

@@ -81,7 +81,7 @@ AGENT_WORDS = {
 
 
 def kind_of_agent(given: Mapping[str, Any]) -> Any:
-    """Give the kind of an agent: what it says, or else what its keys say."""
+    """Return the kind of an agent: what it says, or else what its keys say."""
     if "type" in given:
         return given["type"]
     if "model" in given or not given.keys() & {"path", "command"}:
@@ -90,7 +90,7 @@ def kind_of_agent(given: Mapping[str, Any]) -> Any:
 
 
 def blueprint_of(data: Any) -> dict[str, Any] | None:
-    """Give what a file says of an agent, if the file is the blueprint of one."""
+    """Return what a file says of an agent, if the file is the blueprint of one."""
     if not isinstance(data, dict) or "agents" in data:
         return None
     kind = kind_of_agent(data) if data.keys() & {"type", "model", "command"} else None

@@ -133,7 +133,7 @@ class ModelReader:
         return ModelConfig(given, provider, model) if model else None
 
     def _asks(self, found: Any, where: Where) -> bool:
-        """Say whether an object can be asked as a model."""
+        """Return whether an object can be asked as a model."""
         if isinstance(found, type):
             told = f"the class {found.__name__}"
             self.report.add(where, told, "an object", "make one of it there")
@@ -213,5 +213,5 @@ def address_variable(name: str) -> str:
 
 
 def is_import(text: str) -> bool:
-    """Say whether a text names something to import; names of models have colons too."""
+    """Return whether a text names something to import; names of models have colons too."""
     return bool(_FILE.fullmatch(text) or _MODULE.fullmatch(text))

@@ -175,7 +175,7 @@ class ToolReader:
             self.report.add((*where, key), found, f"one of: {', '.join(own)}")
 
     def _is_one(self, said: Mapping[str, Any], where: Where) -> bool:
-        """Say whether a server is a program or a URL, and not both or neither."""
+        """Return whether a server is a program or a URL, and not both or neither."""
         if "command" in said and "url" in said:
             self.report.add((*where, "url"), "both `command` and `url`", "one of them")
         elif "command" in said and not said["command"]:

@@ -188,7 +188,7 @@ class AgentReader:
         return AgentConfig(kind=GRAPH_KIND, path=said["path"], **shared)
 
     def _fits(self, given: Any, where: Where) -> bool:
-        """Say whether a mapping is that of a graph."""
+        """Return whether a mapping is that of a graph."""
         if not GRAPH(given, where, self.report):
             return False
         if given.get("type", GRAPH_KIND) != GRAPH_KIND:
@@ -250,7 +250,7 @@ class AgentReader:
     def _said(
         self, given: Mapping[str, Any], keys: Mapping[str, Check], where: Where
     ) -> dict[str, Any]:
-        """Give the keys of an agent that are known, and fit."""
+        """Return the keys of an agent that are known, and fit."""
         known = {}
         for key, value in given.items():
             if key not in keys and AGENT_WORDS.get(key) in keys:
@@ -268,7 +268,7 @@ class AgentReader:
     def _shared(
         self, name: str, said: Mapping[str, Any], where: Where, *, on_crash: str = "fail"
     ) -> dict[str, Any]:
-        """Give what agents of all kinds have in common."""
+        """Return what agents of all kinds have in common."""
         for key in ("parameters_schema", "output_schema"):
             self._check_schema(said.get(key), (*where, key))
         return {

@@ -23,7 +23,7 @@ def circles(calls: Calls[Call]) -> Iterator[tuple[str, Call, str]]:
 
 
 def leads_to(calls: Calls[Call], start: str, goal: str) -> bool:
-    """Say whether calls lead from one name to another."""
+    """Return whether calls lead from one name to another."""
     seen, open_ = {start}, [start]
     while open_:
         name = open_.pop()

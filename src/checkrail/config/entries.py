@@ -51,7 +51,7 @@ class Entry:
     sound: bool = True
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Give what was said under a key."""
+        """Return what was said under a key."""
         return self.said.keys.get(key, default)
 
 
@@ -162,7 +162,7 @@ class EntryReader:
 def fields_of(
     keys: Mapping[str, Any], model: type[BaseModel], defaults: Defaults
 ) -> dict[str, Any]:
-    """Give what the keys of a hook say of its action; what holds for all hooks is among it."""
+    """Return what the keys of a hook say of its action; what holds for all hooks is among it."""
     data = {key: value for key, value in keys.items() if key in model.model_fields}
     if "timeout_seconds" in model.model_fields:
         timeout = keys.get("timeout", defaults.timeout)

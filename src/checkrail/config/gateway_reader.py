@@ -123,7 +123,7 @@ class GatewayReader:
         )
 
     def _upstream(self, name: str, given: Any, where: Where) -> Iterable[UpstreamConfig]:
-        """Give an upstream, once for each of its formats."""
+        """Return an upstream, once for each of its formats."""
         before = len(self.report.problems)
         if not _NAME.fullmatch(name):
             self.report.add(where, f"the name {name!r}", "letters, digits, and - _ . between them")
@@ -240,7 +240,7 @@ class GatewayReader:
 
 
 def wrong_url(url: str) -> str:
-    """Say what is wrong with the address of an upstream, without showing it."""
+    """Return what is wrong with the address of an upstream, without showing it."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -47,6 +47,6 @@ def find_gateway_files(
 
 
 def user_folder() -> Path:
-    """Give the folder of the user's own files."""
+    """Return the folder of the user's own files."""
     home = os.environ.get("XDG_CONFIG_HOME", "").strip()
     return (Path(home) if home else Path.home() / ".config") / "checkrail"

@@ -179,12 +179,12 @@ _OF_FUNCTIONS: Mapping[Check, Schema] = {
 
 
 def is_reference(value: Any) -> bool:
-    """Say whether a value looks like `./file.py:name` or `package.module:name`."""
+    """Return whether a value looks like `./file.py:name` or `package.module:name`."""
     return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
 
 
 def hook_form(given: Any) -> str:
-    """Say how a hook is written, to somebody who wrote something else."""
+    """Return how a hook is written, to somebody who wrote something else."""
     if is_reference(given):
         return f"write {{path: {given}}}"
     return "a hook is a mapping, such as {path: ./file.py:function} or {block: the reason}"
@@ -198,7 +198,7 @@ def fitting(
     *,
     also: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Give the members of a mapping that are known and fit; report all others.
+    """Return the members of a mapping that are known and fit; report all others.
 
     `also` are keys that are right in the file, and read elsewhere.
     """

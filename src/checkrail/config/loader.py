@@ -212,12 +212,12 @@ def _with_default_model(
 
 
 def _outside(server: ServerConfig) -> Outside:
-    """Give what hooks use where there is no server: the file says where they may go."""
+    """Return what hooks use where there is no server: the file says where they may go."""
     return Outside(secret=server.outbound.webhook_secret, allow=server.outbound.allow)
 
 
 def _prefix(data: Any) -> str:
-    """Give what unnamed hooks are called by: in a blueprint, its agent."""
+    """Return what unnamed hooks are called by: in a blueprint, its agent."""
     return "" if blueprint_of(data) is None else f"{data.get('name')}."
 
 

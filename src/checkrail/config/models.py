@@ -65,7 +65,7 @@ def check_model(
 
 
 def _under(other: Where, path: Where) -> bool:
-    """Say whether a path lies beneath another: of a union's members, the nearest miss counts."""
+    """Return whether a path lies beneath another: of a union's members, the nearest miss counts."""
     return bool(path) and len(other) > len(path) and other[: len(path)] == path
 
 

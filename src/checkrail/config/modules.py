@@ -91,7 +91,7 @@ def project_modules(folders: Iterable[Path]) -> set[str]:
 
 
 def dotted_name(file: Path, roots: Iterable[Path]) -> tuple[str, Path] | None:
-    """Give the name of a file within its package, and the folder that the package is in.
+    """Return the name of a file within its package, and the folder that the package is in.
 
     A package is told by its `__init__.py`; below a root, folders are packages without it too.
     """
@@ -108,13 +108,13 @@ def dotted_name(file: Path, roots: Iterable[Path]) -> tuple[str, Path] | None:
 
 
 def files_of(modules: Iterable[str]) -> set[Path]:
-    """Give the files of modules that are loaded."""
+    """Return the files of modules that are loaded."""
     found = (_file(sys.modules[name]) for name in modules if name in sys.modules)
     return {file for file in found if file is not None}
 
 
 def is_local(name: str, file: Path) -> bool:
-    """Say whether a module is somebody's own: not installed, not Python's, not one of ours."""
+    """Return whether a module is somebody's own: not installed, not Python's, not one of ours."""
     return name.partition(".")[0] != _OURS and _is_somebodys(file)
 
 
@@ -124,7 +124,7 @@ def _is_somebodys(file: Path) -> bool:
 
 
 def _own_file(name: str, module: ModuleType) -> Path | None:
-    """Give the file of a module that is somebody's own.
+    """Return the file of a module that is somebody's own.
 
     Where a module was found says it of nearly all, without a look at the disk: a program has
     thousands, and links lead out of the folders of what is installed, never into them.

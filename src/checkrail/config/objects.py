@@ -39,7 +39,7 @@ class NoHooksError(Exception):
 
 
 def specs_of(given: Any, defaults: Defaults) -> list[HookSpec]:
-    """Give the hooks that an object holds."""
+    """Return the hooks that an object holds."""
     from checkrail.styles.decorators import Hooks
     from checkrail.styles.run_hooks import RunHooks
 
@@ -71,7 +71,7 @@ def with_defaults(spec: HookSpec, defaults: Defaults) -> HookSpec:
 
 
 def _honours(on_error: OnErrors, spec: HookSpec) -> bool:
-    """Say whether a default for failures can hold for a hook: where nothing blocks, none can."""
+    """Return whether a default for failures can hold for a hook: where nothing blocks, none can."""
     if "block" not in (on_error.values() if isinstance(on_error, Mapping) else (on_error,)):
         return True
     acting = (place.point for place in spec.places if place.point not in spec.observes)

@@ -78,7 +78,7 @@ class Report:
         self._parts: list[Report] = []
 
     def part(self, file: str) -> Report:
-        """Give the report of another file that belongs to this one: it is told with it."""
+        """Return the report of another file that belongs to this one: it is told with it."""
         made = Report(file)
         made.secrets = self.secrets
         self._parts.append(made)
@@ -111,7 +111,7 @@ class Report:
         self.warnings.append(self._problem(where, found, "", hint, None))
 
     def all_warnings(self) -> tuple[Problem, ...]:
-        """Give what is worth saying of the file and of its parts."""
+        """Return what is worth saying of the file and of its parts."""
         return tuple(warning for each in (self, *self._parts) for warning in each.warnings)
 
     def leave(self, where: Where) -> None:
@@ -208,7 +208,7 @@ def spelled(where: Where) -> str:
 
 
 def described(value: Any) -> str:
-    """Say what a value is, in the words of the file formats."""
+    """Return what a value is, in the words of the file formats."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -28,12 +28,12 @@ _FOREIGN = re.compile(r"(langgraph|aegra)([._-].*)?\.json", re.IGNORECASE)
 
 
 def is_foreign(file: Path) -> bool:
-    """Say whether a file was written for another server."""
+    """Return whether a file was written for another server."""
     return _FOREIGN.fullmatch(file.name) is not None
 
 
 def agents_folder(file: Path | None, data: Any) -> Path | None:
-    """Give where the agents of a project have files of their own, if the file is a project's.
+    """Return where the agents of a project have files of their own, if the file is a project's.
 
     Other servers have other things in such a folder, and a file of hooks alone is no project.
     """
@@ -46,7 +46,7 @@ def agents_folder(file: Path | None, data: Any) -> Path | None:
 
 
 def blueprint_files(folder: Path | None) -> tuple[Path, ...]:
-    """Give the files of agents in a folder, in order; hidden ones belong to editors."""
+    """Return the files of agents in a folder, in order; hidden ones belong to editors."""
     if folder is None or not folder.is_dir():
         return ()
     found = (file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
@@ -72,7 +72,7 @@ def find_project(folder: str | Path = ".") -> Path:
 
 
 def missing_files(loaded: Loaded) -> tuple[Problem, ...]:
-    """Give the Python files that the server would import and that are not there."""
+    """Return the Python files that the server would import and that are not there."""
     return tuple(
         Problem(str(loaded.file or "<text>"), None, key, f"there is no file {file}", "", "")
         for key, path in _references(loaded)
@@ -93,6 +93,6 @@ def _references(loaded: Loaded) -> Iterator[tuple[str, str]]:
 
 
 def _file(path: str, base: Path) -> Path | None:
-    """Give the file that a reference names; one to a module names none."""
+    """Return the file that a reference names; one to a module names none."""
     where = path.rpartition(":")[0]
     return base / where if where.endswith(".py") or "/" in where else None

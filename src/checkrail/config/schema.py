@@ -155,7 +155,7 @@ OLD_MODULES = {
 
 @functools.cache
 def models() -> Mapping[str, type[BaseModel]]:
-    """Give the fields of the types of actions that are not imported."""
+    """Return the fields of the types of actions that are not imported."""
     from checkrail.actions import ACTION_TYPES
 
     return {name: kind.fields for name, kind in ACTION_TYPES.items() if name not in LOADED}
@@ -172,13 +172,13 @@ def owners() -> Mapping[str, str]:
 
 @functools.cache
 def types() -> Choice:
-    """Give the types of hooks."""
+    """Return the types of hooks."""
     return Choice((*LOADED, *models()))
 
 
 @functools.cache
 def entry_keys() -> Mapping[str, Check]:
-    """Give every key of a hook; the fields of actions are checked when the type is known."""
+    """Return every key of a hook; the fields of actions are checked when the type is known."""
     imported = {key: check for keys in LOADED.values() for key, check in keys.items()}
     fields = dict.fromkeys(owners(), something) | dict.fromkeys(("replace", "stop"), anything)
     own: dict[str, Check] = {"headers": secrets, "secret": secret, "agent_name": text}
@@ -186,16 +186,16 @@ def entry_keys() -> Mapping[str, Check]:
 
 
 def new_name(module: str) -> str | None:
-    """Give what a module of another server is called here."""
+    """Return what a module of another server is called here."""
     return OLD_MODULES.get(module)
 
 
 def renames(package: str) -> dict[str, str]:
-    """Give the modules of a package that have another name here."""
+    """Return the modules of a package that have another name here."""
     root = package.partition(".")[0]
     return {old: new for old, new in OLD_MODULES.items() if old.partition(".")[0] == root}
 
 
 def is_off(said: Mapping[str, Any]) -> bool:
-    """Say whether a hook is switched off."""
+    """Return whether a hook is switched off."""
     return said.get("enabled") is False or said.get("mode") == "off"

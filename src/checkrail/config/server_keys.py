@@ -123,7 +123,7 @@ class Members:
         return fits
 
     def known(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the members that are acted on, and say something."""
+        """Return the members that are acted on, and say something."""
         return {key: value[key] for key in self.keys if value.get(key) is not None}
 
 

@@ -73,7 +73,7 @@ class ServerReader:
         )
 
     def _section(self, name: str, members: keys.Members, top: Mapping[str, Any]) -> dict[str, Any]:
-        """Give what a section says, or nothing if something in it is wrong."""
+        """Return what a section says, or nothing if something in it is wrong."""
         given = top.get(name)
         if given is None or not members(given, (name,), self.report):
             return {}
@@ -216,7 +216,7 @@ class ServerReader:
         return folder_of(given, where, self.base, self.report) or default
 
     def _dependencies(self, given: Any) -> tuple[list[Path], tuple[str, ...]]:
-        """Give the folders that are named, and the packages."""
+        """Return the folders that are named, and the packages."""
         where = "dependencies"
         if given is None or not keys.DEPENDENCIES(given, (where,), self.report):
             return [], ()
@@ -228,7 +228,7 @@ class ServerReader:
         return folders, packages
 
     def _local(self, given: str, where: Where) -> list[Path]:
-        """Give the folders of a local package: itself, and `src` in it."""
+        """Return the folders of a local package: itself, and `src` in it."""
         folder = folder_of(given, where, self.base, self.report)
         if folder is None:
             return []

@@ -32,7 +32,7 @@ class Settings:
 
 
 def top_level(data: Any, report: Report) -> dict[str, Any]:
-    """Give the keys of a file that are read here; those of other parts are left to them."""
+    """Return the keys of a file that are read here; those of other parts are left to them."""
     if isinstance(data, Mapping):
         others = OTHER_PARTS.union(blueprint_of(data) or ())
         data = {
@@ -114,7 +114,7 @@ def _folder(given: str, where: Where, base: Path, report: Report) -> tuple[Path,
 
 
 def folder_of(given: str, where: Where, base: Path, report: Report) -> Path | None:
-    """Give a folder, be it there or not; a name that none can have is reported."""
+    """Return a folder, be it there or not; a name that none can have is reported."""
     try:
         found = Environment((), report).folder(given, where, base)
         _is_folder(found)
@@ -127,7 +127,7 @@ def folder_of(given: str, where: Where, base: Path, report: Report) -> Path | No
 
 
 def _is_folder(path: Path) -> bool:
-    """Say whether a folder exists; a name that none can have raises."""
+    """Return whether a folder exists; a name that none can have raises."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):

@@ -145,7 +145,7 @@ class Importer:
 
 
 def _is_module_of(name: str, file: Path) -> bool:
-    """Say whether a name leads to a file, and not to something else that is called the same."""
+    """Return whether a name leads to a file, and not to something else that is called the same."""
     try:
         found = importlib.util.find_spec(name)
     except (Exception, SystemExit):  # noqa: BLE001 - the import itself is to say what is wrong
@@ -186,7 +186,7 @@ def reference_of(entry: Entry) -> str:
 
 
 def stand_in(entry: Entry) -> Target:
-    """Give what takes the place of a hook that is not to be called."""
+    """Return what takes the place of a hook that is not to be called."""
     return Target(_never, reference_of(entry), entry.type)
 
 

@@ -138,7 +138,7 @@ class _Walk:
             self.skip((",", "]", "}", "\n"))
 
     def more(self, end: str) -> bool:
-        """Say whether a list goes on, and take what stands between its members."""
+        """Return whether a list goes on, and take what stands between its members."""
         while self.peek() in (",", "\n"):
             self.at += 1
         if self.peek() == end:

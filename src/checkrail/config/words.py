@@ -35,7 +35,7 @@ OTHER_WORDS: dict[str, tuple[str, ...]] = {
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """Say which known words were probably meant, or nothing: only what is really near counts."""
+    """Return which known words were probably meant, or nothing: only what is really near counts."""
     known = [str(item) for item in known]
     said = [word for word in OTHER_WORDS.get(name.lower(), ()) if word in known]
     if len(said) > 1:

@@ -164,7 +164,7 @@ def gateway_app(
 
 
 def _called(incoming: Incoming) -> Format | None:
-    """Give the format of a call of a model, however its path is spelled."""
+    """Return the format of a call of a model, however its path is spelled."""
     if incoming.method != "POST":
         return None
     path = _spelled(incoming)
@@ -176,7 +176,7 @@ def _lists_models(incoming: Incoming) -> bool:
 
 
 def _spelled(incoming: Incoming) -> str:
-    """Give a path as it is commonly spelled."""
+    """Return a path as it is commonly spelled."""
     return incoming.path if incoming.path in FORMATS else canonical(incoming.path) or ""
 
 

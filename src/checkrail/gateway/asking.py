@@ -47,7 +47,7 @@ class Asking(Protocol):
 
 
 async def kept(work: Awaitable[T], hold: Hold) -> T:
-    """Give what some work gives; if nobody waits for it any more, it goes on all the same."""
+    """Return what some work gives; if nobody waits for it any more, it goes on all the same."""
     done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     async def through() -> None:

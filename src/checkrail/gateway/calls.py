@@ -100,7 +100,7 @@ def applied(message: AssistantMessage, calls: Sequence[Judged], *, told: bool) -
 
 
 def plain_stop(message: AssistantMessage) -> str | None:
-    """Give the stop reason of an answer that calls no tool any more."""
+    """Return the stop reason of an answer that calls no tool any more."""
     return read_stop_reason(message.stop_reason, calls=False)
 
 

@@ -51,7 +51,7 @@ def _counts(registry: HookRegistry) -> bool:
 
 
 def _prepared(config: ServerConfig) -> str:
-    """Give the URL of the database; SQLite's tables are brought up to date."""
+    """Return the URL of the database; SQLite's tables are brought up to date."""
     from checkrail.store import migrate
     from checkrail.store.engines import open_engine, sqlite_url
 

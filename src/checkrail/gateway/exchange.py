@@ -94,7 +94,7 @@ class Gateway:
         self.memory = Memory()
 
     async def answer(self, call: Call) -> Reply:
-        """Give the reply to a call, whatever comes of it."""
+        """Return the reply to a call, whatever comes of it."""
         try:
             if any(self.registry.has(point) for point in POINTS):
                 return await self._exchange(call).reply()
@@ -111,7 +111,7 @@ class Gateway:
         return Exchange(self, call, body, self._provided(call.format, request))
 
     def _provided(self, format: Format, request: ModelRequest) -> ModelRequest:
-        """Say whose model is asked for; a hook may still ask for another one."""
+        """Return whose model is asked for; a hook may still ask for another one."""
         try:
             provider = self.upstreams.route(format.name, request.model).provider
         except NoUpstreamError:
@@ -132,7 +132,7 @@ class Gateway:
             raise Refused(unanswered(error)) from None
 
     def _by_model(self, format: Format) -> bool:
-        """Say whether it depends on the model where a request goes."""
+        """Return whether it depends on the model where a request goes."""
         of_format = (each for each in self.upstreams.configs if each.format == format.name)
         return any("*" not in each.models for each in of_format)
 
@@ -325,7 +325,7 @@ async def sending(route: Route, call: Call, body: bytes, body_for: BodyFor | Non
 
 
 async def passed_on(sent: Sent, format: Format) -> Reply:
-    """Give an answer as it is, unread. Raises `Refused`."""
+    """Return an answer as it is, unread. Raises `Refused`."""
     if is_stream(sent):
         return Reply(sent.status, sent.headers, Flow(relayed(sent, format), sent.close))
     return Reply(sent.status, sent.headers, await read(sent))

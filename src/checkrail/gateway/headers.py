@@ -43,7 +43,7 @@ _DECODED = frozenset({b"gzip", b"deflate", b"br", b"zstd", b"identity"})
 
 
 def sent(headers: Headers, without: Collection[bytes] = ()) -> list[tuple[str, str]]:
-    """Give what an upstream is sent of a caller's headers.
+    """Return what an upstream is sent of a caller's headers.
 
     Of several keys only the first is sent: that is the one which callers are counted by.
     """
@@ -61,7 +61,7 @@ def sent(headers: Headers, without: Collection[bytes] = ()) -> list[tuple[str, s
 
 
 def returned(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Give what a caller gets of an upstream's headers, whose body was decoded on its way."""
+    """Return what a caller gets of an upstream's headers, whose body was decoded on its way."""
     lower = [(name.lower(), value) for name, value in headers]
     named = _named_by_connection(lower)
     return [
@@ -80,7 +80,7 @@ def retry_after(seconds: float | None) -> str | None:
 
 
 def value_of(headers: Headers, name: bytes) -> str | None:
-    """Give the first value of a header; one that is empty counts as none."""
+    """Return the first value of a header; one that is empty counts as none."""
     for key, value in headers:
         if key == name:
             return _text(value).strip() or None
@@ -88,7 +88,7 @@ def value_of(headers: Headers, name: bytes) -> str | None:
 
 
 def credentials_of(headers: Headers) -> list[str]:
-    """Give the keys that a caller sent, be they for us or for an upstream."""
+    """Return the keys that a caller sent, be they for us or for an upstream."""
     found = []
     for name, value in headers:
         if name in CREDENTIALS:
@@ -99,7 +99,7 @@ def credentials_of(headers: Headers) -> list[str]:
 
 
 def _named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
-    """Give the headers that a `Connection` header says are for the next hop only."""
+    """Return the headers that a `Connection` header says are for the next hop only."""
     values = [value for name, value in headers if name == b"connection"]
     return frozenset(item.strip().lower() for value in values for item in value.split(b","))
 

@@ -33,7 +33,7 @@ class Holding:
         self._held: Held = "nothing"
 
     def now(self) -> Held:
-        """Say what has to wait."""
+        """Return what has to wait."""
         hooks = [self._scope.chain(point) for point in ANSWER]
         if self._hooks is None or any(a is not b for a, b in zip(hooks, self._hooks, strict=True)):
             self._hooks = hooks
@@ -47,7 +47,7 @@ class Holding:
 
 
 def is_guarded(scope: Scope, call: ToolCall) -> bool:
-    """Say whether any hook may change or refuse calls of this tool."""
+    """Return whether any hook may change or refuse calls of this tool."""
     event = SimpleNamespace(context=scope.context, value=call)
     for bound in acting(scope, HookPoint.BEFORE_TOOL_CALL):
         tools = matcher({key: given for key, given in bound.spec.match.items() if key == "tools"})

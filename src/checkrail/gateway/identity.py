@@ -82,7 +82,7 @@ class Identity(Mapping[str, Any]):
 
 
 def request_id(headers: Headers) -> str:
-    """Give the id that a caller gave to its request, or make one."""
+    """Return the id that a caller gave to its request, or make one."""
     return _id(value_of(headers, b"x-request-id")) or uuid7()
 
 
@@ -95,7 +95,7 @@ def key_name(headers: Headers) -> str | None:
 def _claimed(
     headers: Headers, body: Mapping[str, Any], said: Mapping[str, Any]
 ) -> tuple[str | None, str | None]:
-    """Give the user that a request speaks for, and the session if it is told with the user.
+    """Return the user that a request speaks for, and the session if it is told with the user.
 
     Some coding agents write both, and more, into `user_id`.
     """
@@ -122,7 +122,7 @@ def _first(given: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
 
 
 def _id(given: Any) -> str | None:
-    """Give a text that can be an id, and nothing for anything else."""
+    """Return a text that can be an id, and nothing for anything else."""
     if isinstance(given, str) and 0 < len(given) <= LONGEST and given.isprintable():
         return given.strip() or None
     return None

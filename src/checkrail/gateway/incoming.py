@@ -50,7 +50,7 @@ class Incoming:
         return length not in (None, "0") or bool(value_of(self.headers, b"transfer-encoding"))
 
     async def body(self) -> bytes:
-        """Give the whole body. Raises `NotTakenError` if it is too large."""
+        """Return the whole body. Raises `NotTakenError` if it is too large."""
         length = value_of(self.headers, b"content-length") or ""
         if length.isdecimal() and int(length) > self._most:
             raise self._too_large()
@@ -62,7 +62,7 @@ class Incoming:
         return bytes(found)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Give the body as it comes in."""
+        """Yield the body as it comes in."""
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
@@ -74,7 +74,7 @@ class Incoming:
                 return
 
     async def decoded(self) -> bytes:
-        """Give the whole body without compression, if everybody reads it as the same letters."""
+        """Return the whole body without compression, if everybody reads it as the same letters."""
         body = await self.body()
         for charset in _CHARSET.findall(self._all(b"content-type")):
             if charset.lower() not in _LETTERS:
@@ -99,7 +99,7 @@ class Incoming:
         return found
 
     def _all(self, name: bytes) -> str:
-        """Give all values of a header as one."""
+        """Return all values of a header as one."""
         values = [value.decode("latin-1").strip() for key, value in self.headers if key == name]
         return ", ".join(values)
 
@@ -130,7 +130,7 @@ def canonical(path: str) -> str | None:
 
 
 def _paths(scope: Mapping[str, Any]) -> tuple[str, str]:
-    """Give the path within the app, decoded and as it was sent."""
+    """Return the path within the app, decoded and as it was sent."""
     root = scope.get("root_path", "")
     path: str = scope["path"]
     path = path.removeprefix(root) if root and path.startswith(f"{root}/") else path

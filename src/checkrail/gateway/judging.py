@@ -85,11 +85,11 @@ class Judge:
         self._rounds = 0
 
     def holds(self) -> Held:
-        """Say what of a streamed answer has to wait; hooks may change, and then so does this."""
+        """Return what of a streamed answer has to wait; hooks may change, and then so does this."""
         return self._holding.now()
 
     def sees_answers(self) -> bool:
-        """Say whether there is any use in showing answers to `answer`."""
+        """Return whether there is any use in showing answers to `answer`."""
         return any(self._scope.has(point) for point in POINTS[1:])
 
     async def request(self, request: ModelRequest) -> Asked:
@@ -230,7 +230,7 @@ class Unasking(Scope):
         self.given: ModelRequest | None = None
 
     def check(self, point: str, value: Any) -> Any:
-        """Give a value that a hook left, without what it no longer stands for."""
+        """Return a value that a hook left, without what it no longer stands for."""
         value = super().check(point, value)
         given = self.given
         if given is None or value is given or not isinstance(value, ModelRequest):

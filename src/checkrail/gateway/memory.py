@@ -55,7 +55,7 @@ class Memory:
         self._weighs = 0
 
     def recall(self, key: bytes, hooks: Hooks) -> Settled | None:
-        """Give what these hooks said of a result, if it is known."""
+        """Return what these hooks said of a result, if it is known."""
         found = self._verdicts.get(key)
         if found is None or not _same(found[0], hooks):
             return None
@@ -73,7 +73,7 @@ class Memory:
             self._weighs -= self._verdicts.oldest()[2]
 
     def first(self, key: bytes) -> bool:
-        """Say whether observers have not seen a result yet; from now on they have."""
+        """Return whether observers have not seen a result yet; from now on they have."""
         known = self._observed.get(key, known=False)
         self._observed.put(key, None)
         return known is False
@@ -88,7 +88,7 @@ class Memory:
             self._names.put(_called(context, call.id), call.name)
 
     def name(self, context: Context, id: str) -> str:
-        """Give the name of the tool that was called under an id, if it is known."""
+        """Return the name of the tool that was called under an id, if it is known."""
         return str(self._names.get(_called(context, id), known=""))
 
 

@@ -113,7 +113,7 @@ def _list(answer: _Answer) -> dict[str, Any] | None:
 
 
 def _failed(answers: Sequence[_Answer]) -> Passed:
-    """Give what the first upstream said that had no list, if any said anything."""
+    """Return what the first upstream said that had no list, if any said anything."""
     for answer in answers:
         if not isinstance(answer, UpstreamError):
             sent, body = answer

@@ -17,7 +17,7 @@ _FIRST = 0.25
 
 
 def pause(tries: int, headers: Mapping[str, str] | None = None) -> float | None:
-    """Say how many seconds to wait after so many tries; None if it is not worth the wait."""
+    """Return how many seconds to wait after so many tries; None if it is not worth the wait."""
     headers = {} if headers is None else headers
     if headers.get("x-should-retry", "").lower() == "false":
         return None

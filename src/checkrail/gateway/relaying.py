@@ -77,7 +77,7 @@ async def relayed(sent: Sent, format: Format) -> AsyncGenerator[bytes]:
 
 
 def is_stream(sent: Sent) -> bool:
-    """Say whether an upstream answers with a stream."""
+    """Return whether an upstream answers with a stream."""
     kinds = [value for name, value in sent.headers if name == b"content-type"]
     return sent.status < 300 and any(b"text/event-stream" in kind.lower() for kind in kinds)
 
@@ -95,7 +95,7 @@ def evasive(sent: Sent) -> str | None:
 
 
 async def written(pieces: list[bytes]) -> AsyncGenerator[bytes]:
-    """Give a stream that is known already."""
+    """Yield a stream that is known already."""
     for piece in pieces:
         yield piece
 

@@ -145,7 +145,7 @@ class Unobserved(Scope):
         self.only = None
 
     def chain(self, point: str) -> Chain | None:
-        """Give the hooks at a point that may act."""
+        """Return the hooks at a point that may act."""
         chain = super().chain(point)
         if chain is None:
             return None

@@ -28,14 +28,14 @@ class Sent:
         self.response = response
 
     async def read(self) -> bytes:
-        """Give the whole body. Raises `UpstreamError`."""
+        """Return the whole body. Raises `UpstreamError`."""
         try:
             return await self.response.read()
         except FAILURES as error:
             raise broken_off(self.name, error) from None
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Give the body as it comes in. Raises `UpstreamError` if it ends before its end."""
+        """Yield the body as it comes in. Raises `UpstreamError` if it ends before its end."""
         read = self.response.content.readany
         try:
             while chunk := await read():

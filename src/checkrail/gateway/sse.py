@@ -60,7 +60,7 @@ class Splitter:
         return pieces
 
     def rest(self) -> bytes:
-        """Give what came after the last event, and never became one."""
+        """Return what came after the last event, and never became one."""
         return bytes(self._left)
 
 

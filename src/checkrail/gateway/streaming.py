@@ -50,7 +50,7 @@ class Streamed:
         self._why = "the caller went away"
 
     async def content(self) -> AsyncGenerator[bytes]:
-        """Give what the caller gets. Raises `Refused`, as long as nothing was given."""
+        """Yield what the caller gets. Raises `Refused`, as long as nothing was given."""
         try:
             async with aclosing(self._told()) as told:
                 async for piece in told:
@@ -109,7 +109,7 @@ class Streamed:
             yield piece.raw
 
     async def _pieces(self) -> AsyncGenerator[list[Piece]]:
-        """Give the pieces of the stream, those of one chunk together."""
+        """Yield the pieces of the stream, those of one chunk together."""
         try:
             async for chunk in self._chunks:
                 yield self._splitter.feed(chunk)
@@ -259,7 +259,7 @@ def _too_late(problem: str) -> Refusal:
 
 
 def _continues(before: Any, after: Any) -> bool:
-    """Say whether whoever has the one can be told the other."""
+    """Return whether whoever has the one can be told the other."""
     if isinstance(before, str) and isinstance(after, str):
         return after.startswith(before)
     alike = isinstance(before, list | tuple) and isinstance(after, list | tuple)

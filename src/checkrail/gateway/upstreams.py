@@ -137,7 +137,7 @@ class Place:
         self._without = own | ACCOUNT if own & CREDENTIALS else own
 
     def takes(self, format: str, model: str | None) -> bool:
-        """Say whether requests for a model can be sent here."""
+        """Return whether requests for a model can be sent here."""
         if format != self.config.format:
             return False
         return model is None or any(test(model) for test in self._tests)
@@ -178,7 +178,7 @@ class Place:
         return write_json({**found, "model": self.own_name(model)}) if named else body
 
     def headers(self, given: Headers, *, stranger: bool) -> CIMultiDict[str]:
-        """Give what is sent of a caller's headers; a stranger does not get the caller's key."""
+        """Return what is sent of a caller's headers; a stranger does not get the caller's key."""
         without = self._without | ACCOUNT if stranger else self._without
         return CIMultiDict([*sent(given, without), *self._own])
 
@@ -237,7 +237,7 @@ class Request:
         self.once = not isinstance(body, bytes | None)
 
     def data(self) -> Any:
-        """Give the body as the client takes it: a large one is written piece by piece."""
+        """Return the body as the client takes it: a large one is written piece by piece."""
         if isinstance(self.body, bytes) and len(self.body) > _IN_ONE_PIECE:
             return io.BytesIO(self.body)
         return self.body
@@ -342,7 +342,7 @@ def _prefix(pattern: Pattern) -> str:
 
 
 def _base(config: UpstreamConfig) -> str:
-    """Give what stands before what comes after `/v1` in a path.
+    """Return what stands before what comes after `/v1` in a path.
 
     As their SDKs have it: an address of OpenAI's API ends in its version, which is `/v1` if there
     is no path at all; one of Anthropic's ends before it.
@@ -354,7 +354,7 @@ def _base(config: UpstreamConfig) -> str:
 
 
 def _proxy(url: str) -> str | None:
-    """Give the proxy that the environment names for a URL; nobody goes to this machine by one."""
+    """Return the proxy that the environment names for a URL; nobody goes to this machine by one."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host) or urllib.request.proxy_bypass(host):

@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 def passed(verdict: Verdict) -> Any:
-    """Give the value of a verdict, or refuse the caller if hooks refused it or failed."""
+    """Return the value of a verdict, or refuse the caller if hooks refused it or failed."""
     if verdict.decision is Decision.BLOCK:
         status = verdict.status or 403
         raise Refused(Refusal(status, verdict.reason, verdict.code, verdict.retry_after))
@@ -34,14 +34,14 @@ def passed(verdict: Verdict) -> Any:
 
 
 def survived(verdict: Verdict) -> Any:
-    """Give the value of a verdict, or refuse the caller if it failed."""
+    """Return the value of a verdict, or refuse the caller if it failed."""
     if verdict.decision is Decision.FAIL:
         raise Refused(Refusal(verdict.status or 500, verdict.reason, verdict.code))
     return verdict.value
 
 
 def sound(verdict: Verdict) -> AssistantMessage:
-    """Give an answer as hooks left it, or refuse the caller if it is none any more."""
+    """Return an answer as hooks left it, or refuse the caller if it is none any more."""
     message: AssistantMessage = passed(verdict)
     if (problem := next(problems(message), None)) is not None:
         by = verdict.hook or changers(verdict)

@@ -58,7 +58,7 @@ class Unavailable(CheckrailError):
 
 
 def connection(server: str, key: str | None) -> dict[str, Any]:
-    """Give what a client of a server is made with, or raise what is wrong with its address."""
+    """Return what a client of a server is made with, or raise what is wrong with its address."""
     with needs("httpx2", "a runner", "server"):
         import httpx2
     try:
@@ -153,7 +153,7 @@ class Api:
 
 
 def headers(runner_id: str | None) -> dict[str, str]:
-    """Give the headers of a request."""
+    """Return the headers of a request."""
     told = {"content-type": "application/json"}
     return told if runner_id is None else {**told, RUNNER_ID: runner_id}
 

@@ -26,7 +26,7 @@ class Heard:
         self.runs = runs
 
     def stop(self, run_id: str, attempt: int) -> str | None:
-        """Say how a run is to be stopped: `lost`, as somebody asked, or not at all."""
+        """Return how a run is to be stopped: `lost`, as somebody asked, or not at all."""
         found = self.runs.get(run_id)
         if found is None or found["attempt"] != attempt:
             return "lost"

@@ -30,7 +30,7 @@ class Bench:
     settings: RunSettings = field(default_factory=RunSettings)
 
     def on_crash(self, _agent_name: str) -> str:
-        """Say what becomes of a run whose process died; the server has said so."""
+        """Return what becomes of a run whose process died; the server has said so."""
         return self.policy
 
 

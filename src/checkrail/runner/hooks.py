@@ -126,7 +126,7 @@ def _key(event: Event[Any]) -> int:
 
 
 def ids_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the ids of a run, as events carry them."""
+    """Return the ids of a run, as events carry them."""
     same = ("run_id", "session_id", "parent_run_id", "thread_id", "assistant_id", "agent_name")
     metadata = {
         "config": row["kwargs"].get("config") or {},

@@ -187,7 +187,7 @@ class Runner:
             made.live.stop("rollback" if how == "rollback" else "interrupt")
 
     def _holding(self) -> Holding:
-        """Give the runs that are here; called by the heartbeat's thread."""
+        """Return the runs that are here; called by the heartbeat's thread."""
         held = self._held.copy()
         return {run_id: (made.runner_id, made.live.attempt) for run_id, made in held.items()}
 

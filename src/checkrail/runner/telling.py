@@ -61,7 +61,7 @@ class Telling:
 
 
 def _batch(pending: list[RunEvent]) -> list[RunEvent]:
-    """Give the first events, but not too much at a time."""
+    """Return the first events, but not too much at a time."""
     size = 0
     for number, event in enumerate(pending[:_AT_ONCE]):
         size += len(event.raw)

@@ -46,7 +46,7 @@ _WAITING = ("hook", "cron", "callback")  # no client asks again for what these a
 
 
 def own_assistant(agent_name: str) -> str:
-    """Give the id of the assistant that stands for an agent as its config has it."""
+    """Return the id of the assistant that stands for an agent as its config has it."""
     return str(uuid.uuid5(NAMESPACE, agent_name))
 
 
@@ -405,7 +405,7 @@ class Admission:
             threads.change(tx, row["thread_id"], **changed)
 
     def _is_ours(self, row: Row, request: RunRequest) -> bool:
-        """Say whether this process begins with a run as soon as it is kept."""
+        """Return whether this process begins with a run as soon as it is kept."""
         if request.origin == HOOK:
             room = self._worker.hook_room > 0 or (request.at_once and self._worker.takes_more)
         else:
@@ -413,7 +413,7 @@ class Admission:
         return room and self._parts.fits(row["needs"])
 
     def _free(self, agent_name: str) -> dict[str, Any]:
-        """Give what a run becomes that anybody may take: without start hooks it is ready."""
+        """Return what a run becomes that anybody may take: without start hooks it is ready."""
         if self._parts.has_start_hooks(agent_name):
             return {"phase": "starting"}
         return {"phase": "ready", "ready_at": self._parts.database.time()}
@@ -513,7 +513,7 @@ def check_parameters(agent: Entry, given: Any) -> None:
 
 
 def _session_of(request: RunRequest, thread: Row | None, thread_id: str) -> str:
-    """Give the session of a run: the one it was asked for, its thread's, or one of its own."""
+    """Return the session of a run: the one it was asked for, its thread's, or one of its own."""
     known = thread["session_id"] if thread is not None else request.session_id
     return known or thread_id
 
@@ -536,7 +536,7 @@ def open_session(tx: Tx, row: Row, asker: Asker, request: RunRequest | None = No
 
 
 def _ids(row: Row) -> dict[str, Any]:
-    """Give what a thread says of its last run."""
+    """Return what a thread says of its last run."""
     return {"graph_id": row["agent_name"], "assistant_id": row["assistant_id"]}
 
 
@@ -546,7 +546,7 @@ def metadata_size(metadata: Mapping[str, Any]) -> int | None:
 
 
 def new_thread(thread_id: str, owner: str | None, now: float, **more: Any) -> dict[str, Any]:
-    """Give the row of a thread that is new."""
+    """Return the row of a thread that is new."""
     return {
         "thread_id": thread_id,
         "owner": owner,

@@ -197,7 +197,7 @@ class AgentMaking:
     def _newly_wrong(
         self, kept: Kept, rows: Mapping[str, Row], definitions: Mapping[str, Any]
     ) -> list[str]:
-        """Say what a change makes wrong; what was wrong before is no reason to refuse it."""
+        """Return what a change makes wrong; what was wrong before is no reason to refuse it."""
         made = self._made
         before, was_broken = made.read(kept.rows, kept.definitions)
         after, broken = made.read(rows, definitions)
@@ -229,7 +229,7 @@ def missing(name: str) -> NotFoundError:
 
 
 def invalid(told: str, error: ConfigError) -> InvalidError:
-    """Give everything that is wrong with a blueprint or a hook, so that it can be corrected."""
+    """Return everything that is wrong with a blueprint or a hook, so that it can be corrected."""
     detail = [
         {
             "path": each.path,

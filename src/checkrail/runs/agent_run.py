@@ -132,7 +132,7 @@ class AgentRun:
         return dataclasses.replace(done, messages=said)
 
     async def left(self, ended: Outcome) -> Outcome:
-        """Say what is left of a run that did not get to its end: what it has used."""
+        """Return what is left of a run that did not get to its end: what it has used."""
         return self._with_usage(ended)
 
     def _with_usage(self, ended: Outcome) -> Outcome:
@@ -150,7 +150,7 @@ async def carried_out(work: Work, workshop: Workshop) -> Done:
 
 
 def _kept(done: Done, held: Held | None) -> dict[str, Any]:
-    """Give what has to outlast a question about a result, so that nothing is done again."""
+    """Return what has to outlast a question about a result, so that nothing is done again."""
     return {
         "output": thaw(done.output),
         "messages": None if done.messages is None else thaw([*done.messages]),
@@ -165,7 +165,7 @@ def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 async def history_of(parts: Parts, row: Any) -> list[Any]:
-    """Give the conversation on a run's thread so far."""
+    """Return the conversation on a run's thread so far."""
     if row["temporary"]:
         return []
     thread = await parts.database.read(
@@ -177,7 +177,7 @@ async def history_of(parts: Parts, row: Any) -> list[Any]:
 
 
 def failing(done: Done) -> Outcome | None:
-    """Give the end of a run whose body failed; None: it did not."""
+    """Return the end of a run whose body failed; None: it did not."""
     if done.verdict is not None:
         return _refused(done.verdict)
     if done.error is None:

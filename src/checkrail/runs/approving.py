@@ -160,7 +160,7 @@ class BodyDesk(Desk):
 
 
 def row_of(run: Row, question: Question, now: float) -> Row:
-    """Give a question as a row, with the digest of what a person is shown."""
+    """Return a question as a row, with the digest of what a person is shown."""
     shown = as_shown(question.value)
     same = ("run_id", "thread_id", "session_id", "agent_name", "owner")
     return {
@@ -179,7 +179,7 @@ def row_of(run: Row, question: Question, now: float) -> Row:
 
 
 def as_shown(value: Any) -> Any:
-    """Give a value as JSON: the same before and after a run was left."""
+    """Return a value as JSON: the same before and after a run was left."""
     return jsons.jsonable(plain(value) if isinstance(value, Value) else thaw(value))
 
 
@@ -208,7 +208,7 @@ def told(row: Row) -> dict[str, Any]:
 
 
 def hook_of(row: Row) -> str:
-    """Give the name of the hook that asked."""
+    """Return the name of the hook that asked."""
     name: str = row["hook"].partition("/")[2]
     return name
 
@@ -302,7 +302,7 @@ async def put(parts: Parts, row: Row) -> None:
 
 
 def awake(kept: Mapping[str, Any] | None, now: float) -> dict[str, Any]:
-    """Give what changes of a run that waited and can go on.
+    """Return what changes of a run that waited and can go on.
 
     A server asks its hooks again; a body that was left is for whoever can carry it out.
     """

@@ -44,7 +44,7 @@ class Entry:
         return self.config.name
 
     def accepts(self, point: str, value: Any) -> str | None:
-        """Say what is wrong with what hooks made of its parameters or its output."""
+        """Return what is wrong with what hooks made of its parameters or its output."""
         if point == "on_result":
             return self.accepts_output(point, value)
         if self.takes is None or point not in ("before_run", "on_run_start"):
@@ -52,18 +52,18 @@ class Entry:
         return self.takes.wrong(value, "the parameters do")
 
     def accepts_output(self, point: str, value: Any) -> str | None:
-        """Say what is wrong with what hooks made of its output alone."""
+        """Return what is wrong with what hooks made of its output alone."""
         if self.gives is None or point != "on_result":
             return None
         return self.gives.wrong(value, "the output does")
 
     def mismatch(self, output: Any) -> Outcome | None:
-        """Give the end of a run whose output is not what this agent promises; None: it is."""
+        """Return the end of a run whose output is not what this agent promises; None: it is."""
         wrong = self.accepts_output("on_result", output)
         return None if wrong is None else outcomes.failed(wrong, "OutputInvalid")
 
     def needs(self, demands: tuple[str, ...] = ()) -> str:
-        """Say what a runner must have to carry it out: `kind/agent/tags`."""
+        """Return what a runner must have to carry it out: `kind/agent/tags`."""
         tags = ",".join(sorted({*self.config.demands, *demands}))
         return f"{self.config.kind}/{self.name}/{tags}"
 
@@ -141,7 +141,7 @@ class Catalogue:
         return self._files.get(name) or self._made.get(name)
 
     def is_on(self, name: str) -> bool:
-        """Say whether an agent may be run."""
+        """Return whether an agent may be run."""
         entry = self.get(name)
         return entry is not None and entry.config.enabled and name not in self._off
 

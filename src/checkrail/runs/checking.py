@@ -50,7 +50,7 @@ class Checker:
         return f"{what} not fit the schema{place}: {first['message']}{more}"
 
     def _at(self, path: list[Any]) -> Any:
-        """Give what stands in the schema at a place."""
+        """Return what stands in the schema at a place."""
         found: Any = self.schema
         for step in path:
             try:

@@ -142,7 +142,7 @@ class Clock:
 
 
 def cron_request(row: Row) -> RunRequest:
-    """Give the run that a cron asks for."""
+    """Return the run that a cron asks for."""
     metadata = {**(row["payload"].get("metadata") or {}), "cron_id": row["cron_id"]}
     known = RunRequest.__dataclass_fields__
     given = {key: value for key, value in row["payload"].items() if key in known}

@@ -231,7 +231,7 @@ class Deliverer:
 
 
 def later(row: Row, error: str, most: int, now: float) -> dict[str, Any]:
-    """Say when a delivery is tried again, or that it is dead."""
+    """Return when a delivery is tried again, or that it is dead."""
     attempts = row["attempts"] + 1
     changed = {"attempts": attempts, "last_error": error}
     if attempts >= most:
@@ -249,6 +249,6 @@ def _dead(row: Row, error: str) -> dict[str, Any]:
 
 
 def _read(row: Row) -> Row:
-    """Give a delivery as it is read from the table."""
+    """Return a delivery as it is read from the table."""
     payload = row["payload"]
     return row | {"payload": jsons.loads(payload)} if isinstance(payload, bytes) else row

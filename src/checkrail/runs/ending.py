@@ -22,7 +22,7 @@ from checkrail.store.tables import SLOT
 def owed(
     parts: Parts, row: Mapping[str, Any], outcome: Outcome, worker_id: str | None
 ) -> list[Row]:
-    """Give the deliveries that the end of a run calls for, for a worker or for whoever comes."""
+    """Return the deliveries that the end of a run calls for, for a worker or for whoever comes."""
     now = parts.database.time()
     point = "after_run" if outcome.good else "on_run_error"
     payloads: list[tuple[str, Any]] = []

@@ -57,7 +57,7 @@ class EventLog:
             self._timer = asyncio.get_running_loop().call_later(_EVERY, self._begin)
 
     async def taken(self, live: LiveRun) -> list[RunEvent]:
-        """Give what a run that is ending has told: it goes into its last transaction."""
+        """Return what a run that is ending has told: it goes into its last transaction."""
         while live in self._in_flight and self._flushing is not None:
             await asyncio.shield(self._flushing)
         self._dirty.discard(live)
@@ -67,7 +67,7 @@ class EventLog:
         return live.pending
 
     def taken_records(self, run_id: str) -> list[dict[str, Any]]:
-        """Give the records of a run that is ending."""
+        """Return the records of a run that is ending."""
         mine = [row for row in self._records if row["run_id"] == run_id]
         if mine:
             self._records = [row for row in self._records if row["run_id"] != run_id]

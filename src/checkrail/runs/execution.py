@@ -110,7 +110,7 @@ class Executor:
         return await self._left(live, _failed(error), run)
 
     async def _left(self, live: LiveRun, ended: Outcome, run: Body | None) -> Outcome:
-        """Say what a run that did not get to its end leaves behind."""
+        """Return what a run that did not get to its end leaves behind."""
         if run is None:
             return ended
         try:
@@ -271,7 +271,7 @@ class Executor:
 
 
 def refused(verdict: Verdict) -> Outcome:
-    """Give the end of a run that a hook refused or failed."""
+    """Return the end of a run that a hook refused or failed."""
     if verdict.decision is Decision.FAIL:
         return outcomes.failed(verdict.reason, "HookFailed", blocked_by=verdict.hook)
     return outcomes.blocked(verdict.hook, verdict.reason)
@@ -286,7 +286,7 @@ def _answer(body: asyncio.Task[Outcome | Leaving]) -> Outcome | None:
 
 
 def _leaving(body: asyncio.Task[Outcome | Leaving]) -> Leaving | None:
-    """Give why a body did not get to its end, if somebody has to be asked first."""
+    """Return why a body did not get to its end, if somebody has to be asked first."""
     if not body.done() or body.cancelled() or body.exception() is not None:
         return None
     result = body.result()

@@ -34,7 +34,7 @@ class Feed:
         self._missing: dict[int, float] = {}
 
     async def follow(self) -> AsyncGenerator[Told]:
-        """Give what comes, for ever; nothing says that for a while there was nothing."""
+        """Yield what comes, for ever; nothing says that for a while there was nothing."""
         with Bell(self._hub, records.FEED) as bell:
             while True:
                 rows = await self._read()

@@ -30,7 +30,7 @@ class UnreachedError(Exception):
 
 
 def _standing(scope: Scope, point: str) -> Iterator[Bound]:
-    """Give the hooks at a point."""
+    """Yield the hooks at a point."""
     chain = scope.chain(point)
     if chain is not None:
         for _, entries in chain.lanes:
@@ -103,7 +103,7 @@ class FinishHooks:
 
 
 def _alone(scope: Scope, bound: Bound, seen: list[HookRecord]) -> Scope:
-    """Give a scope with one hook only; an agent has the time that its run has."""
+    """Return a scope with one hook only; an agent has the time that its run has."""
     spec = bound.spec
     if spec.target_type == AGENT:
         spec = dataclasses.replace(spec, timeout=math.inf)

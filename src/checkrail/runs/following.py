@@ -42,7 +42,7 @@ class Follower:
                 await bell.wait(_LOOK_EVERY)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[list[RunEvent]]:
-        """Give the events of a run after a number, as they come, up to its end.
+        """Yield the events of a run after a number, as they come, up to its end.
 
         A run that is gone, or whose events were forgotten, ends with what there is. An empty list
         says that for a while there was nothing.
@@ -67,7 +67,7 @@ class Follower:
     async def follow_thread(
         self, thread_id: str, after: int
     ) -> AsyncGenerator[tuple[Row | None, list[RunEvent]]]:
-        """Give the events of a thread's runs, one run after the other, for ever.
+        """Yield the events of a thread's runs, one run after the other, for ever.
 
         Begins with the run that a number of the thread falls into, from its first event on. No
         run and no events says that for a while there was nothing.
@@ -89,7 +89,7 @@ class Follower:
                 row = await read(partial(_next, thread_id=thread_id, last=last))
 
     async def _is_over(self, run_id: str, after: int) -> bool:
-        """Say whether nothing more will come: all events up to the last one were given."""
+        """Return whether nothing more will come: all events up to the last one were given."""
         row = await self._read(partial(_get, run_id=run_id))
         if row is None:
             return True
@@ -106,7 +106,7 @@ class Follower:
             after = found[-1].seq
 
     async def _live(self, live: LiveRun, bell: Bell, after: int) -> AsyncGenerator[list[RunEvent]]:
-        """Give the events of a run that is here: those that were kept, then those that come."""
+        """Yield the events of a run that is here: those that were kept, then those that come."""
         tap = live.tap(bell.ring)
         try:
             if after or not _all_there(live, tap.waiting[0].seq if tap.waiting else None):
@@ -128,7 +128,7 @@ class Follower:
 
 
 def _all_there(live: LiveRun, first: int | None) -> bool:
-    """Say whether a live run has kept nothing yet, so that there is nothing to be read."""
+    """Return whether a live run has kept nothing yet, so that there is nothing to be read."""
     return first == 1 or (first is None and live.seq == 0)
 
 

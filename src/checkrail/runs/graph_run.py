@@ -190,7 +190,7 @@ class GraphRun:
         return self._with_usage(ended)
 
     def _mismatch(self, values: Any) -> Outcome | None:
-        """Give the end of a run whose result is not what its agent promises; None: it is."""
+        """Return the end of a run whose result is not what its agent promises; None: it is."""
         agent = self._parts.catalogue.get(self._live.row["agent_name"])
         if agent is None or agent.gives is None:
             return None
@@ -221,7 +221,7 @@ class GraphRun:
         )
 
     def _interrupted(self, found: GraphOutcome) -> Outcome:
-        """Give the end of a run that waits for somebody: its output says for what."""
+        """Return the end of a run that waits for somebody: its output says for what."""
         output = found.values
         if isinstance(output, dict):
             output = {**output, **({INTERRUPT: found.interrupts} if found.interrupts else {})}
@@ -258,7 +258,7 @@ class GraphRun:
         return self._with_usage(ended)
 
     async def left(self, ended: Outcome) -> Outcome:
-        """Say what is left of a run that did not get to its end."""
+        """Return what is left of a run that did not get to its end."""
         live = self._live
         if ended.rolled_back:
             await thread_rows.delete_run(self._parts.checkpointer, live.thread_id, live.run_id)

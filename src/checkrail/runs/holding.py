@@ -19,7 +19,7 @@ Emit = Callable[[str, tuple[str, ...], Any], None]
 
 
 def rules_on_result(scope: Scope) -> bool:
-    """Say whether a hook may change or refuse the result of a run."""
+    """Return whether a hook may change or refuse the result of a run."""
     return enforcing(scope, HookPoint.ON_RESULT, Lane.TRANSFORM, Lane.GATE)
 
 

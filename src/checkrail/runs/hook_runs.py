@@ -157,7 +157,7 @@ def _output(row: Row) -> Any:
 
 
 def _ancestors(reads: Reads, run_id: str | None) -> tuple[Row | None, list[str]]:
-    """Give the run whose hook asks, and the agents of the runs whose hooks led to it."""
+    """Return the run whose hook asks, and the agents of the runs whose hooks led to it."""
     first = row = None if run_id is None else runs.get(reads, run_id)
     names: list[str] = []
     while row is not None and len(names) <= MAX_DEPTH:

@@ -33,7 +33,7 @@ class Hub:
         return stop
 
     def has(self, key: Key) -> bool:
-        """Say whether anybody listens for a key."""
+        """Return whether anybody listens for a key."""
         return key in self._listeners
 
     def tell(self, keys: Iterable[Key]) -> None:

@@ -38,7 +38,7 @@ def dumps(value: Any) -> bytes:
 
 
 def jsonable(value: Any) -> Any:
-    """Give a value as JSON has it, and as it is now: nothing in it is shared."""
+    """Return a value as JSON has it, and as it is now: nothing in it is shared."""
     if type(value) is str or value is None or type(value) is bool:
         return value if type(value) is not str else _text(value)
     return loads(dumps(value))
@@ -52,7 +52,7 @@ def _dumps_odd(value: Any) -> bytes:
 
 
 def _odd(value: Any) -> Any:
-    """Give what stands for a value that orjson does not know."""
+    """Return what stands for a value that orjson does not know."""
     kind = type(value)
     convert = _KNOWN.get(kind)
     if convert is None:

@@ -198,7 +198,7 @@ class MadeAgents:
         )
 
     def wrong(self, made: Mapping[str, Entry]) -> list[str]:
-        """Say which agents call others that are not there, or that lead back to them."""
+        """Return which agents call others that are not there, or that lead back to them."""
         configs = {name: entry.config for name, entry in made.items()}
         configs |= {entry.name: entry.config for entry in self.catalogue.of_files}
         reports = {name: Report(f"agent {name!r}") for name in configs}

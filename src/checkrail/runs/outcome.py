@@ -31,14 +31,14 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Say whether `after_run` is told of it, and not `on_run_error`."""
+        """Return whether `after_run` is told of it, and not `on_run_error`."""
         return self.status == "success" or (self.status, self.phase) == (
             "interrupted",
             "interrupted",
         )
 
     def last_words(self) -> list[tuple[str, Any]]:
-        """Give the last events of the run: an error if it went wrong, and always `end`."""
+        """Return the last events of the run: an error if it went wrong, and always `end`."""
         told: dict[str, Any] = {"status": self.status, "phase": self.phase}
         if self.error is not None:
             told["error"] = self.error
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def cancelled(*, rolled_back: bool = False, unwound: bool | None = None) -> Outcome:
-    """Give the end of a run that somebody stopped."""
+    """Return the end of a run that somebody stopped."""
     return Outcome(
         status="interrupted",
         phase="cancelled",
@@ -64,7 +64,7 @@ def cancelled(*, rolled_back: bool = False, unwound: bool | None = None) -> Outc
 
 
 def timed_out(error: str, *, unwound: bool | None = None) -> Outcome:
-    """Give the end of a run that took too long."""
+    """Return the end of a run that took too long."""
     return Outcome(
         status="timeout",
         phase="timeout",
@@ -77,13 +77,13 @@ def timed_out(error: str, *, unwound: bool | None = None) -> Outcome:
 
 
 def failed(error: str, error_type: str, **more: Any) -> Outcome:
-    """Give the end of a run that went wrong."""
+    """Return the end of a run that went wrong."""
     more = {"thread_status": "error", "keeps_values": True, **more}
     return Outcome(status="error", phase="error", error=error, error_type=error_type, **more)
 
 
 def blocked(hook: str | None, reason: str) -> Outcome:
-    """Give the end of a run that a hook refused; its thread is as good as before."""
+    """Return the end of a run that a hook refused; its thread is as good as before."""
     return Outcome(
         status="error",
         phase="blocked",

@@ -61,7 +61,7 @@ class RunSettings:
     unclaimed_after: float = 300.0
 
     def thread_ttl(self, now: float) -> dict[str, Any]:
-        """Give the columns of a new thread's time to live; none unless the config says one."""
+        """Return the columns of a new thread's time to live; none unless the config says one."""
         if self.ttl_minutes is None:
             return {}
         expires = now + self.ttl_minutes * 60
@@ -152,7 +152,7 @@ class Parts:
             version = self.catalogue.version
 
     def scope(self, row: Mapping[str, Any], **more: Any) -> Scope:
-        """Give the scope in which the hooks of a run are fired."""
+        """Return the scope in which the hooks of a run are fired."""
         scope = self.registry.scope(
             run_id=row["run_id"],
             session_id=row.get("session_id"),
@@ -180,7 +180,7 @@ class Parts:
         return scope
 
     def has(self, point: str, agent_name: str | None = None) -> bool:
-        """Say whether any hook stands at a point: of the server or an agent, or of any agent."""
+        """Return whether any hook stands at a point: of the server or an agent, or of any agent."""
         if self.registry.has(point):
             return True
         if agent_name is None:
@@ -193,17 +193,17 @@ class Parts:
         return self.has("on_run_start", agent_name)
 
     def on_crash(self, agent_name: str) -> str:
-        """Say what becomes of a run of an agent whose process died."""
+        """Return what becomes of a run of an agent whose process died."""
         agent = self.catalogue.get(agent_name)
         return "fail" if agent is None else agent.config.on_crash
 
     def fits(self, needs: str) -> bool:
-        """Say whether the runner in this process has what a run needs."""
+        """Return whether the runner in this process has what a run needs."""
         return tags_fit(needs, self.settings.tags)
 
 
 def tags_fit(needs: str, has: frozenset[str]) -> bool:
-    """Say whether somebody with some tags has those that a run needs."""
+    """Return whether somebody with some tags has those that a run needs."""
     tags = needs.rpartition("/")[2]
     return not tags or has.issuperset(tags.split(","))
 
@@ -216,6 +216,6 @@ def _key_name(row: Mapping[str, Any]) -> str | None:
 
 
 def user_of(row: Mapping[str, Any]) -> User | None:
-    """Give who asked for a run."""
+    """Return who asked for a run."""
     told = row.get("user")
     return None if told is None else User(**told)

@@ -98,19 +98,19 @@ def _make_ready(tx: Tx, row: Row, fence: dict[str, Any]) -> bool:
 
 
 def _phase_again(row: Row) -> str:
-    """Say where a run goes on: with a result that is kept, only hooks are left to be asked."""
+    """Return where a run goes on: with a result that is kept, only hooks are left to be asked."""
     if row["kept"] is not None and MEMO not in row["kept"]:
         return "running"
     return "starting" if row["phase"] == "starting" else "ready"
 
 
 def _was_entered(row: Row) -> bool:
-    """Say whether a body that was left may have been entered again."""
+    """Return whether a body that was left may have been entered again."""
     return row["kept"] is not None and GIVEN in row["kept"]
 
 
 def _ends(parts: Parts, row: Row, *, begun: bool = True) -> Outcome | None:
-    """Say how a run ends that cannot go on; None: it can."""
+    """Return how a run ends that cannot go on; None: it can."""
     if row["cancel"] == "rollback":
         return None  # whoever takes it next has to remove what it left
     if row["cancel"] is not None:

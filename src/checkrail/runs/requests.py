@@ -66,7 +66,7 @@ class RunRequest:
     at_once: bool = False  # taken here whatever the capacity, for a run that is under way waits
 
     def kwargs(self) -> dict[str, Any]:
-        """Give what execution needs, as it is kept with the run."""
+        """Return what execution needs, as it is kept with the run."""
         given = {
             "config": self.config,
             "context": self.context,
@@ -94,7 +94,7 @@ def subject(row: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def with_subject(row: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """Give what changes of a run when hooks have changed that."""
+    """Return what changes of a run when hooks have changed that."""
     return {"kwargs": {**row["kwargs"], key: value}} if key == "command" else {key: value}
 
 

@@ -9,7 +9,7 @@ from checkrail.runs.errors import InvalidError
 
 
 def next_time(schedule: str, timezone: str | None, after: float) -> float | None:
-    """Give when a schedule comes next after a time; None: never again."""
+    """Return when a schedule comes next after a time; None: never again."""
     from cronsim import CronSim, CronSimError
 
     start = datetime.fromtimestamp(after, _zone(timezone))

@@ -28,7 +28,7 @@ class Withheld:
         self._tools: set[str] = set()
 
     def __call__(self, event: Event) -> Event | None:
-        """Give an event as it may be told; None: not at all."""
+        """Return an event as it may be told; None: not at all."""
         kind: str = event["event"]
         if self._results:
             if not self._tools.isdisjoint(event.get("parent_ids") or ()):
@@ -47,7 +47,7 @@ def _only(data: Event, *names: str) -> dict[str, Any]:
 
 
 def withheld(scope: Scope) -> Withheld | None:
-    """Say what has to be kept back under the hooks of a scope; None: nothing."""
+    """Return what has to be kept back under the hooks of a scope; None: nothing."""
     ruled = (HookPoint.AFTER_TOOL_CALL, HookPoint.ON_TOOL_ERROR)
     results = any(enforcing(scope, point, Lane.TRANSFORM, Lane.GATE) for point in ruled)
     requests = enforcing(scope, HookPoint.BEFORE_LLM_CALL, Lane.TRANSFORM)

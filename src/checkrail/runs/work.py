@@ -23,7 +23,7 @@ GIVEN = "given"
 
 
 def left_at(memo: Any, usage: Mapping[str, Any], held: Sequence[Any]) -> dict[str, Any]:
-    """Give what is kept of a body that is left: where, what it used, and events not told yet."""
+    """Return what is kept of a body that is left: where, what it used, and events not told yet."""
     return {MEMO: memo, "usage": dict(usage), "events": [*held]}
 
 

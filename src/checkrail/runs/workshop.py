@@ -50,7 +50,7 @@ class Workshop:
         return found
 
     def agent(self, config: AgentConfig) -> Agent:
-        """Give an autonomous agent; it is run under the scope of its run."""
+        """Return an autonomous agent; it is run under the scope of its run."""
         known = self._agents.get(config.name)
         if known is not None and known[0] is config:
             return known[1]

@@ -23,7 +23,7 @@ _SECRET = ("secret", "headers", "env", "url", "base_url", "key", "api_key", "tok
 def agent_json(
     name: str, entry: Entry | None, row: Row | None, problem: str | None, *, whole: bool
 ) -> Any:
-    """Give an agent: as it is used, and as a request made it, where one did.
+    """Return an agent: as it is used, and as a request made it, where one did.
 
     What may be secret in its blueprint is for who sees it `whole`: its owner, and admins.
     """
@@ -63,7 +63,7 @@ def _schema(schema: Mapping[str, Any] | None) -> Any:
 
 
 def hook_json(spec: HookSpec) -> dict[str, Any]:
-    """Give a hook of an agent, as it was declared and filled in."""
+    """Return a hook of an agent, as it was declared and filled in."""
     return {
         "name": spec.name,
         "points": [*dict.fromkeys(str(place.point) for place in spec.places)],
@@ -84,7 +84,7 @@ def _target(spec: HookSpec) -> str:
 
 
 def _blueprint(said: Any, *, whole: bool) -> Any:
-    """Give a blueprint as it was made, or without the values of what may be secret in it."""
+    """Return a blueprint as it was made, or without the values of what may be secret in it."""
     if whole or not isinstance(said, (Mapping, list)):
         return said
     if isinstance(said, list):
@@ -96,14 +96,14 @@ def _blueprint(said: Any, *, whole: bool) -> Any:
 
 
 def version_json(row: Row, *, whole: bool) -> dict[str, Any]:
-    """Give a version of an agent; what may be secret is for who sees it `whole`."""
+    """Return a version of an agent; what may be secret is for who sees it `whole`."""
     same = {name: row[name] for name in ("name", "version", "owner")}
     blueprint = _blueprint(row["blueprint"], whole=whole)
     return same | {"blueprint": blueprint, "created_at": when(row["created_at"])}
 
 
 def named_hook_json(name: str, row: Row) -> dict[str, Any]:
-    """Give a named hook that was defined over HTTP."""
+    """Return a named hook that was defined over HTTP."""
     return {
         "name": name,
         "source": API,
@@ -115,7 +115,7 @@ def named_hook_json(name: str, row: Row) -> dict[str, Any]:
 
 
 def file_hook_json(name: str, definition: Any) -> dict[str, Any]:
-    """Give a named hook of a file; what may be secret in it is not shown."""
+    """Return a named hook of a file; what may be secret in it is not shown."""
     shown = definition
     if isinstance(definition, Mapping):
         shown = {key: _HIDDEN if key in _SECRET else said for key, said in definition.items()}

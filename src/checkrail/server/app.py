@@ -73,7 +73,7 @@ def build(services: Services, own: Any = None) -> ASGIApp:
 
 
 def _routes(disabled: Collection[str]) -> list[BaseRoute]:
-    """Give the routes in the order in which they are tried: what is asked for most comes first.
+    """Return the routes in the order in which they are tried: what is asked for most comes first.
 
     They are flat, for routers within a router would be looked through twice.
     """

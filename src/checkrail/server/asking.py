@@ -102,7 +102,7 @@ async def _check_filters(served: Services, thread_id: str, asker: Asker) -> None
 
 
 async def once_of(request: Request, key: str | None) -> Idempotency | None:
-    """Give what makes a request safe to repeat, if its client said a key for that."""
+    """Return what makes a request safe to repeat, if its client said a key for that."""
     if not key:
         return None
     body = await request.body()

@@ -108,7 +108,7 @@ class RunBody(RunOptions):
     on_completion: Literal["delete", "keep"] = "delete"
 
     def request(self, thread_id: str | None) -> RunRequest:
-        """Give the run that is asked for; without a thread, one of its own."""
+        """Return the run that is asked for; without a thread, one of its own."""
         return RunRequest(
             assistant_id=str(self.assistant_id),
             thread_id=thread_id,

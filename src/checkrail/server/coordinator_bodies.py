@@ -41,7 +41,7 @@ class AgentRunBody(BaseModel):
     webhook: Name | None = None
 
     def request(self, thread_id: str | None) -> RunRequest:
-        """Give the run that is asked for; without a thread, in a session of its own."""
+        """Return the run that is asked for; without a thread, in a session of its own."""
         parent = None if self.parent_session_id is None else str(self.parent_session_id)
         calls_back = self.execution_mode == "async_callback"
         return RunRequest(

@@ -92,7 +92,7 @@ def _is_number(text: str) -> bool:
 
 
 def may_touch(reads: Reads, row: Row, asker: Asker) -> bool:
-    """Say whether a run is the caller's, and what the auth handlers let through."""
+    """Return whether a run is the caller's, and what the auth handlers let through."""
     if asker.owner not in (None, row["owner"]):
         return False
     if asker.filters is None:
@@ -102,7 +102,7 @@ def may_touch(reads: Reads, row: Row, asker: Asker) -> bool:
 
 
 def text_of(number: UUID | None) -> str | None:
-    """Give an id as it is kept."""
+    """Return an id as it is kept."""
     return None if number is None else str(number)
 
 

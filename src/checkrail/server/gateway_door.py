@@ -31,7 +31,7 @@ class ServerDoor:
         self._database = database
 
     async def admit(self, scope: Mapping[str, Any]) -> Admitted:
-        """Say who called; records go to a run only if it is the caller's own."""
+        """Return who called; records go to a run only if it is the caller's own."""
         caller: Caller = scope[SCOPE_KEY]
         headers = [header for header in scope["headers"] if not self._is_ours(header)]
         if not await self._owns_run(caller, headers):
@@ -40,7 +40,7 @@ class ServerDoor:
         return Admitted(headers, key if isinstance(key, str) else caller.owner, caller.user)
 
     def _is_ours(self, header: tuple[bytes, bytes]) -> bool:
-        """Say whether a header was for the server: with keys, those; else all credentials."""
+        """Return whether a header was for the server: with keys, those; else all credentials."""
         if header[0] not in CREDENTIALS:
             return False
         return not self._by_keys or any(key.startswith(PREFIX) for key in credentials_of([header]))

@@ -34,7 +34,7 @@ _OURS = ("checkrail", "sqlalchemy", "uvicorn")
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Say whether a record tells more than that the database is away, which is told once."""
+    """Return whether a record tells more than that the database is away, which is told once."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None or record.name.partition(".")[0] not in _OURS:
         return True

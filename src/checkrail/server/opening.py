@@ -70,7 +70,7 @@ def locked(folder: Path) -> Any:
 
 
 def prepare(config: ServerConfig) -> str:
-    """Give the URL of the database; SQLite's tables are brought up to date."""
+    """Return the URL of the database; SQLite's tables are brought up to date."""
     if config.database is not None:
         engine = open_engine(config.database)
         try:

@@ -59,7 +59,7 @@ class Project:
         return lambda path, _base: self.loaded.load_object(path, f"the graph {name!r}")
 
     def described(self) -> dict[str, str | None]:
-        """Give the agents by name, with what their file says of them."""
+        """Return the agents by name, with what their file says of them."""
         return {agent.name: agent.description or None for agent in self.loaded.agents.values()}
 
     async def reload(self, services: Services) -> bool:

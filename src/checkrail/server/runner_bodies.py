@@ -114,7 +114,7 @@ class Events(Leased):
     usage: Usage | None = None
 
     def told(self) -> list[RunEvent]:
-        """Give the events."""
+        """Return the events."""
         return [RunEvent(seq, event, tuple(ns), data) for seq, event, ns, data in self.events]
 
 
@@ -128,7 +128,7 @@ class Point(Leased):
     leaves: bool = False
 
     def reached(self) -> Reached:
-        """Give the point."""
+        """Return the point."""
         return Reached(self.point, self.value, self.ids, self.levels, self.leaves)
 
 
@@ -150,7 +150,7 @@ class Completed(Leased):
     graph: Graph | None = None
 
     def kept(self) -> dict[str, Any]:
-        """Give what is kept of it until hooks have ruled."""
+        """Return what is kept of it until hooks have ruled."""
         kept = {
             "output": self.output,
             "messages": self.messages,
@@ -169,7 +169,7 @@ class Left(Leased):
     seconds_left: float | None = None
 
     def kept(self) -> dict[str, Any]:
-        """Give what is kept of it until it is entered again."""
+        """Return what is kept of it until it is entered again."""
         return {**left_at(self.memo, self.usage, self.held), "seconds_left": self.seconds_left}
 
 
@@ -184,7 +184,7 @@ class Failed(Leased):
     usage: Usage = {}
 
     def kept(self) -> dict[str, Any]:
-        """Give what is kept of it until the run has ended."""
+        """Return what is kept of it until the run has ended."""
         names = ("error", "error_type", "phase", "blocked_by", "unwound")
         told = {name: getattr(self, name) for name in names}
         return {"usage": self.usage, "ended": {"as": "failed", **told}}
@@ -197,5 +197,5 @@ class Stopped(Leased):
     unwound: bool = True
 
     def kept(self) -> dict[str, Any]:
-        """Give what is kept of it until the run has ended."""
+        """Return what is kept of it until the run has ended."""
         return {"usage": self.usage, "ended": {"as": "stopped", "unwound": self.unwound}}

@@ -11,7 +11,7 @@ from checkrail.store.rows import Row
 
 
 def when(seconds: float | None) -> str | None:
-    """Give a time as clients read it."""
+    """Return a time as clients read it."""
     return (
         None
         if seconds is None
@@ -20,7 +20,7 @@ def when(seconds: float | None) -> str | None:
 
 
 def path_of(row: Row) -> str:
-    """Give where a run is found."""
+    """Return where a run is found."""
     return f"/threads/{row['thread_id']}/runs/{row['run_id']}"
 
 
@@ -88,7 +88,7 @@ _OF_CODE = ("error", "unreachable")
 
 
 def record_json(record: Mapping[str, Any], *, whole: bool) -> Mapping[str, Any]:
-    """Give a hook's record; what an exception of its code said is for who sees it `whole`."""
+    """Return a hook's record; what an exception of its code said is for who sees it `whole`."""
     kind = record.get("failure")
     if whole or kind not in _OF_CODE:
         return record
@@ -97,7 +97,7 @@ def record_json(record: Mapping[str, Any], *, whole: bool) -> Mapping[str, Any]:
 
 
 def session_json(row: Row) -> dict[str, Any]:
-    """Give a session."""
+    """Return a session."""
     return {
         "session_id": row["session_id"],
         "parent_session_id": row["parent_session_id"],
@@ -112,7 +112,7 @@ def session_json(row: Row) -> dict[str, Any]:
 
 
 def thread_json(row: Row) -> dict[str, Any]:
-    """Give a thread."""
+    """Return a thread."""
     return {
         "thread_id": row["thread_id"],
         "created_at": when(row["created_at"]),
@@ -139,7 +139,7 @@ def _thread_error(kept: str | None) -> dict[str, str] | None:
 
 
 def assistant_json(row: Row) -> dict[str, Any]:
-    """Give an assistant, or a version of one."""
+    """Return an assistant, or a version of one."""
     return {
         "assistant_id": row["assistant_id"],
         "graph_id": row["graph_id"],
@@ -155,7 +155,7 @@ def assistant_json(row: Row) -> dict[str, Any]:
 
 
 def cron_json(row: Row) -> dict[str, Any]:
-    """Give a cron."""
+    """Return a cron."""
     return {
         "cron_id": row["cron_id"],
         "assistant_id": row["assistant_id"],

@@ -25,7 +25,7 @@ PROTOCOL = "protocol"
 async def thread_frames(
     served: Services, thread_id: str, view: ThreadView, asker: Asker
 ) -> AsyncGenerator[bytes]:
-    """Give the stream of a thread as the LangGraph API has it; it ends if it is another's now."""
+    """Yield the stream of a thread as the LangGraph API has it; it ends if it is another's now."""
     known: StreamedRun | None = None
     async for row, batch in served.runs.follow_thread(thread_id, view.after):
         if row is None:
@@ -55,7 +55,7 @@ def _streamed(row: Row) -> StreamedRun:
 
 
 async def last_seq(served: Services, thread_id: str) -> int:
-    """Give the number of the last event of a thread, so that only what is new follows."""
+    """Return the number of the last event of a thread, so that only what is new follows."""
 
     def find(reads: Reads) -> int:
         newest = runs.newest_started(reads, thread_id)
@@ -149,7 +149,7 @@ class Envelopes:
 
 
 def view_of(row: Row) -> ProtocolView:
-    """Give the view of a run, which has to be fed from its first event."""
+    """Return the view of a run, which has to be fed from its first event."""
     return ProtocolView(
         row["run_id"],
         base_seq=row["base_seq"],

@@ -50,7 +50,7 @@ def get(reads: Reads, name: str) -> Row | None:
 
 
 def everything(reads: Reads) -> list[Row]:
-    """Give all of them by name."""
+    """Return all of them by name."""
     return all_of(reads, select(agents).order_by(agents.c.name))
 
 
@@ -82,7 +82,7 @@ def remove(tx: Tx, name: str) -> bool:
 
 
 def versions(reads: Reads, name: str, limit: int, offset: int = 0) -> list[Row]:
-    """Give the versions of an agent, the newest first."""
+    """Return the versions of an agent, the newest first."""
     query = select(agent_versions).where(agent_versions.c.name == name)
     newest = query.order_by(agent_versions.c.version.desc())
     return all_of(reads, newest.limit(limit).offset(offset))

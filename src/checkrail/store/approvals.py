@@ -35,13 +35,13 @@ def get(reads: Reads, approval_id: str) -> Row | None:
 
 
 def of_run(reads: Reads, run_id: str) -> list[Row]:
-    """Give the questions of a run, the oldest first."""
+    """Return the questions of a run, the oldest first."""
     query = select(approvals).where(approvals.c.run_id == run_id)
     return all_of(reads, query.order_by(approvals.c.created_at, approvals.c.approval_id))
 
 
 def answered(reads: Reads, run_id: str) -> list[Row]:
-    """Give the questions of a run that somebody has answered, or that are expired."""
+    """Return the questions of a run that somebody has answered, or that are expired."""
     query = select(approvals).where(approvals.c.run_id == run_id, approvals.c.status.in_(ANSWERED))
     return all_of(reads, query)
 

@@ -93,7 +93,7 @@ def versions(
     limit: int = 10,
     offset: int = 0,
 ) -> list[Row]:
-    """Give the versions of an assistant, the newest first."""
+    """Return the versions of an assistant, the newest first."""
     query = select(assistant_versions).where(assistant_versions.c.assistant_id == assistant_id)
     if metadata:
         query = query.where(contains(reads, assistant_versions.c.metadata, metadata))
@@ -128,7 +128,7 @@ def _matching(reads: Reads, query: Select[Any], wanted: Wanted) -> Select[Any]:
 
 
 def search(reads: Reads, wanted: Wanted, page: Page) -> list[Row]:
-    """Give a page of assistants, sorted by one of `SORTS`."""
+    """Return a page of assistants, sorted by one of `SORTS`."""
     query = _matching(reads, select(assistants), wanted)
     return all_of(reads, paged(query, assistants, page, "assistant_id"))
 

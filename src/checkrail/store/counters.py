@@ -57,12 +57,12 @@ class Hit:
         return self.per / PARTS
 
     def left(self, start: float) -> float:
-        """Say when what was counted in a window counts no more."""
+        """Return when what was counted in a window counts no more."""
         return start + self.width + self.per
 
 
 def amounts(reads: Reads, keys: Sequence[str], start: float) -> list[float]:
-    """Give the amount of each key in the window that begins at a time."""
+    """Return the amount of each key in the window that begins at a time."""
     rows = reads.execute(_AT, {"keys": keys, "start": start})
     found: dict[str, float] = {row.key: row.amount for row in rows}
     return [found.get(key, 0.0) for key in keys]

@@ -52,7 +52,7 @@ class StoredCounters:
         return answer
 
     async def used(self, keys: Sequence[str], start: float) -> list[float]:
-        """Give the amount of each key."""
+        """Return the amount of each key."""
         return await self._database.read(partial(counters.amounts, keys=keys, start=start))
 
     async def add(self, amounts: Mapping[str, float], start: float, until: float) -> None:
@@ -93,7 +93,7 @@ class StoredCounters:
         return [None if asked.hit is None else next(answers) for asked in batch]
 
     def _now(self, tx: Tx) -> float:
-        """Give the time that all processes go by."""
+        """Return the time that all processes go by."""
         if not self._database.postgres:
             return time.time()
         return float(tx.execute(select(self._database.now())).scalar_one())

@@ -82,7 +82,7 @@ def search(
     metadata: Filters | None = None,
     filters: Filters | None = None,
 ) -> list[Row]:
-    """Give a page of crons whose columns are the `same` as given."""
+    """Return a page of crons whose columns are the `same` as given."""
     query = _matching(reads, select(crons), same, metadata, filters)
     return all_of(reads, paged(query, crons, page, "cron_id"))
 

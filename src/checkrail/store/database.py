@@ -384,7 +384,7 @@ def wrapped(error: Exception, reads: Reads, sql: str) -> Exception:
 
 
 def _is_in_the_way(error: Exception) -> bool:
-    """Say whether a write that failed may go through if it is tried again."""
+    """Return whether a write that failed may go through if it is tried again."""
     if not isinstance(error, DBAPIError):
         return False
     return getattr(error.orig, "sqlstate", None) in _IN_THE_WAY

@@ -40,7 +40,7 @@ def claim(tx: Tx, worker_id: str, now: float, most: int, *, suspected: bool = Fa
 
 
 def settle(tx: Tx, delivery_id: str, worker_id: str, /, **values: Any) -> bool:
-    """Say how a delivery went, as the one who holds it."""
+    """Return how a delivery went, as the one who holds it."""
     query = update(deliveries).where(
         deliveries.c.delivery_id == delivery_id,
         deliveries.c.worker_id == worker_id,
@@ -50,7 +50,7 @@ def settle(tx: Tx, delivery_id: str, worker_id: str, /, **values: Any) -> bool:
 
 
 def orphans(tx: Tx, dead: Sequence[str], but: str, most: int = 100) -> list[Row]:
-    """Give the deliveries of workers that are `dead` or gone; `but` one that asks is not."""
+    """Return the deliveries of workers that are `dead` or gone; `but` one that asks is not."""
     known = select(workers.c.worker_id)
     query = (
         select(deliveries)
@@ -66,7 +66,7 @@ def orphans(tx: Tx, dead: Sequence[str], but: str, most: int = 100) -> list[Row]
 
 
 def held_ids(reads: Reads, worker_id: str) -> list[str]:
-    """Give the ids of the deliveries that a worker holds."""
+    """Return the ids of the deliveries that a worker holds."""
     query = select(deliveries.c.delivery_id).where(deliveries.c.worker_id == worker_id)
     return [row.delivery_id for row in reads.execute(query)]
 
@@ -86,7 +86,7 @@ def next_due(reads: Reads) -> float | None:
 
 
 def of_run(reads: Reads, run_id: str) -> list[Row]:
-    """Give what was owed for a run."""
+    """Return what was owed for a run."""
     query = select(deliveries).where(deliveries.c.run_id == run_id).order_by(deliveries.c.seq)
     return all_of(reads, query)
 

@@ -41,7 +41,7 @@ class DatabaseUrlError(CheckrailError):
 
 
 def sqlite_url(file: Path) -> str:
-    """Give the URL of a SQLite file."""
+    """Return the URL of a SQLite file."""
     return f"sqlite:///{file}"
 
 

@@ -136,7 +136,7 @@ def _unpacked(payload: bytes) -> Iterator[RunEvent]:
 
 
 def last_seq(reads: Reads, run_id: str) -> int:
-    """Give the number of the last event of a run that was kept."""
+    """Return the number of the last event of a run that was kept."""
     query = select(func.max(events.c.last_seq)).where(events.c.run_id == run_id)
     return int(reads.execute(query).scalar() or 0)
 

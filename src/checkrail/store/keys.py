@@ -30,7 +30,7 @@ def find(reads: Reads, digest: str) -> Row | None:
 
 
 def all_keys(reads: Reads) -> list[Row]:
-    """Give all keys, the newest first."""
+    """Return all keys, the newest first."""
     return all_of(reads, select(api_keys).order_by(api_keys.c.created_at.desc()))
 
 
@@ -44,7 +44,7 @@ def revoke(tx: Tx, key_id: str, now: float) -> bool:
 
 
 def roles_in_force(reads: Reads, key_ids: Sequence[str]) -> dict[str, str]:
-    """Give the roles of those keys that are in force."""
+    """Return the roles of those keys that are in force."""
     query = select(api_keys.c.key_id, api_keys.c.role).where(
         api_keys.c.key_id.in_([*key_ids]), api_keys.c.revoked_at.is_(None)
     )

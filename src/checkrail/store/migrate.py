@@ -22,13 +22,13 @@ class OutdatedError(CheckrailError):
 
 
 def head() -> str:
-    """Give the newest version of the tables."""
+    """Return the newest version of the tables."""
     names = sorted(file.stem for file in (_SCRIPTS / "versions").glob("[0-9]*.py"))
     return names[-1].partition("_")[0]
 
 
 def version(engine: Engine) -> str | None:
-    """Give the version of the tables in a database; None: there are none."""
+    """Return the version of the tables in a database; None: there are none."""
     with engine.connect() as connection:
         return _version(connection)
 

@@ -18,7 +18,7 @@ def get(reads: Reads, name: str) -> Row | None:
 
 
 def everything(reads: Reads) -> list[Row]:
-    """Give all of them by name."""
+    """Return all of them by name."""
     return all_of(reads, select(named_hooks).order_by(named_hooks.c.name))
 
 

@@ -40,7 +40,7 @@ class _Compiled:
         self._columns: list[tuple[str, Process]] = []
 
     def bound(self, values: Mapping[str, Any]) -> Any:
-        """Give the parameters as the driver takes them."""
+        """Return the parameters as the driver takes them."""
         if self.positional:
             return [
                 values.get(name, unsaid) if process is None else process(values.get(name, unsaid))

@@ -92,12 +92,12 @@ def _tell(tx: Tx) -> None:
 
 
 def _sayable(value: Any) -> Any:
-    """Give a text without halves of surrogate pairs, which JSON cannot hold."""
+    """Return a text without halves of surrogate pairs, which JSON cannot hold."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
 def after(reads: Reads, seq: int, missing: Collection[int], limit: int) -> list[Row]:
-    """Give what comes after a number in the sequence, and what was missing before it."""
+    """Return what comes after a number in the sequence, and what was missing before it."""
     wanted = hook_records.c.seq > seq
     if missing:
         wanted = or_(wanted, hook_records.c.seq.in_([*missing]))
@@ -112,7 +112,7 @@ def _page(reads: Reads, wanted: Select[Any], limit: int) -> list[Row]:
 
 
 def last_seq(reads: Reads) -> int:
-    """Give the last number of the sequence."""
+    """Return the last number of the sequence."""
     return int(reads.execute(select(func.max(hook_records.c.seq))).scalar() or 0)
 
 
@@ -125,7 +125,7 @@ def of_run(reads: Reads, run_id: str, limit: int = 1000, after: int = 0) -> list
 
 
 def before_run(reads: Reads, run_id: str) -> list[Row]:
-    """Give the records of a run's admission, in order."""
+    """Return the records of a run's admission, in order."""
     query = select(hook_records).where(
         hook_records.c.run_id == run_id, hook_records.c.point == "before_run"
     )
@@ -170,7 +170,7 @@ def forget_before(tx: Tx, when: float) -> int:
 
 
 def _last_to_keep(tx: Tx) -> int:
-    """Give the number that has to stay taken: SQLite would give it away again."""
+    """Return the number that has to stay taken: SQLite would give it away again."""
     return last_seq(tx) if tx.dialect.name == "sqlite" else 0
 
 

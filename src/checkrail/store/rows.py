@@ -46,12 +46,12 @@ _LARGEST_IN_SQLITE = 2**63 - 1
 
 
 def all_of(reads: Reads, query: Any, params: Any = None) -> list[Row]:
-    """Give every row of a query."""
+    """Return every row of a query."""
     return [dict(row) for row in reads.execute(query, params).mappings()]
 
 
 def one_of(reads: Reads, query: Any, params: Any = None) -> Row | None:
-    """Give the first row of a query."""
+    """Return the first row of a query."""
     row = reads.execute(query, params).mappings().first()
     return None if row is None else dict(row)
 
@@ -81,7 +81,7 @@ def paged(
 
 
 def searchable(wanted: Filters) -> Filters:
-    """Give what a client searches for, unless it is more than both databases can look for."""
+    """Return what a client searches for, unless it is more than both databases can look for."""
     left, found = [*wanted.values()], len(wanted)
     while left and found <= MOST_TERMS:
         value = left.pop()
@@ -161,7 +161,7 @@ def _is_one_of(reads: Reads, column: Any, key: str, values: Sequence[Any]) -> Co
 
 
 def _sayable(value: Any) -> bool:
-    """Say whether JSON that is kept can have this in it: no NUL, no half a pair."""
+    """Return whether JSON that is kept can have this in it: no NUL, no half a pair."""
     if isinstance(value, str):
         return "\0" not in value and (value.isascii() or _encodable(value))
     if isinstance(value, Mapping):
@@ -178,7 +178,7 @@ def _encodable(text: str) -> bool:
 
 
 def _postgres(column: Any) -> ColumnElement[Any]:
-    """Give a column as JSONB, which has no word for the NUL that JSON kept as text may name."""
+    """Return a column as JSONB, which has no word for the NUL that JSON kept as text may name."""
     if isinstance(column.type, Packed):
         named = func.replace(type_coerce(column, Text), r"\u0000", r"\ufffd")
         return cast(named, JSONB)

@@ -125,7 +125,7 @@ def slot_holder(reads: Reads, thread_id: str) -> str | None:
 
 
 def live_of(reads: Reads, thread_id: str) -> list[Row]:
-    """Give the runs of a thread that have not ended, in order."""
+    """Return the runs of a thread that have not ended, in order."""
     return all_of(reads, _LIVE_OF_THREAD, {"thread": thread_id})
 
 
@@ -372,7 +372,7 @@ def _taken(
 
 
 def needed(reads: Reads) -> list[str]:
-    """Give what the runs that are ready need of a runner, each once."""
+    """Return what the runs that are ready need of a runner, each once."""
     return [row.needs for row in reads.execute(_NEEDED)]
 
 
@@ -407,18 +407,18 @@ def free_slot(tx: Tx, thread_id: str, now: float) -> str | None:
 
 
 def held_by(reads: Reads, worker_id: str) -> list[Row]:
-    """Give the runs that a worker holds."""
+    """Return the runs that a worker holds."""
     return all_of(reads, select(runs).where(runs.c.worker_id == worker_id))
 
 
 def held_ids(reads: Reads, worker_id: str) -> list[str]:
-    """Give the ids of the runs that a worker holds."""
+    """Return the ids of the runs that a worker holds."""
     query = select(runs.c.run_id).where(runs.c.worker_id == worker_id)
     return [row.run_id for row in reads.execute(query)]
 
 
 def cancels_of(reads: Reads, worker_id: str) -> list[tuple[str, str]]:
-    """Give the runs of a worker that somebody wants cancelled, and how."""
+    """Return the runs of a worker that somebody wants cancelled, and how."""
     query = select(runs.c.run_id, runs.c.cancel).where(
         runs.c.worker_id == worker_id, runs.c.cancel.is_not(None)
     )
@@ -426,7 +426,7 @@ def cancels_of(reads: Reads, worker_id: str) -> list[tuple[str, str]]:
 
 
 def orphans(reads: Reads, dead: Sequence[str], but: str, most: int = 100) -> list[Row]:
-    """Give the runs whose worker is `dead`, or is gone; `but` one that asks is not."""
+    """Return the runs whose worker is `dead`, or is gone; `but` one that asks is not."""
     query = (
         select(runs)
         .where(
@@ -441,7 +441,7 @@ def orphans(reads: Reads, dead: Sequence[str], but: str, most: int = 100) -> lis
 
 
 def due(reads: Reads, now: float, most: int = 100) -> list[Row]:
-    """Give the scheduled runs whose time has come."""
+    """Return the scheduled runs whose time has come."""
     query = (
         select(runs)
         .where(SCHEDULED, runs.c.due_at <= now)
@@ -478,7 +478,7 @@ def remove(tx: Tx, run_ids: Sequence[str]) -> None:
 
 
 def of_threads(reads: Reads, thread_ids: Sequence[str]) -> list[str]:
-    """Give the ids of all runs of some threads."""
+    """Return the ids of all runs of some threads."""
     query = select(runs.c.run_id).where(runs.c.thread_id.in_([*thread_ids]))
     return [row.run_id for row in reads.execute(query)]
 
@@ -517,7 +517,7 @@ def live_ids(
     status: str | None = None,
     filters: Filters | None = None,
 ) -> list[str]:
-    """Give the ids of runs that have not ended, the newest first."""
+    """Return the ids of runs that have not ended, the newest first."""
     query = select(runs.c.run_id).where(runs.c.ended_at.is_(None)).order_by(runs.c.seq.desc())
     same = {"owner": owner, "thread_id": thread_id, "session_id": session_id, "status": status}
     query = _matching(reads, query, same, run_ids, filters)

@@ -46,7 +46,7 @@ def thread_of(reads: Reads, session_id: str) -> Row | None:
 
 
 def thread_ids(reads: Reads, session_id: str) -> list[str]:
-    """Give the threads of a session, the oldest first."""
+    """Return the threads of a session, the oldest first."""
     query = select(threads.c.thread_id).where(threads.c.session_id == session_id)
     return [row.thread_id for row in reads.execute(query.order_by(threads.c.created_at))]
 

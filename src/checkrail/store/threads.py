@@ -67,7 +67,7 @@ def hold(tx: Tx, thread_id: str) -> None:
 
 
 def last_seq(reads: Reads, thread_id: str) -> int:
-    """Give the number of the last event of a thread's runs that have ended."""
+    """Return the number of the last event of a thread's runs that have ended."""
     query = select(threads.c.last_seq).where(threads.c.thread_id == thread_id)
     return int(reads.execute(query).scalar() or 0)
 

@@ -57,7 +57,7 @@ def runner(reads: Reads, worker_id: str, now: ColumnElement[float]) -> Row | Non
 
 
 def alive(reads: Reads, now: ColumnElement[float]) -> list[Row]:
-    """Give the workers that have their leases, those that came first before the others."""
+    """Return the workers that have their leases, those that came first before the others."""
     query = select(workers).where(workers.c.expires_at > now)
     return all_of(reads, query.order_by(workers.c.started_at, workers.c.worker_id))
 
@@ -87,7 +87,7 @@ def others(reads: Reads, worker_id: str, now: ColumnElement[float]) -> int:
 
 
 def dead(tx: Tx, worker_id: str, now: ColumnElement[float]) -> list[Row]:
-    """Give the other workers whose lease has run out, and that are not about to commit anything.
+    """Return the other workers whose lease has run out, and that are not about to commit anything.
 
     One that froze in the middle of a transaction may wake and commit it. PostgreSQL ends such a
     transaction after a while; until then it is too early to judge.

@@ -147,7 +147,7 @@ class _Act:
             raise HookRefusedError(name, f"{self.decision} takes no value", remedy)
 
     def only_watches(self, point: str) -> bool:
-        """Say whether all it can do is act on the status: then nothing has to wait for it."""
+        """Return whether all it can do is act on the status: then nothing has to wait for it."""
         inject = any(CONTRACTS[place.point].inject for place in places(point))
         return self.decision is Decision.CONTINUE and self.value is UNSET and not inject
 
@@ -219,7 +219,7 @@ async def _resolved(answer: Any) -> Any:
 
 
 def _caller() -> str:
-    """Say where `handle` was called."""
+    """Return where `handle` was called."""
     frame = inspect.currentframe()
     for _ in range(2):
         frame = frame.f_back if frame is not None else None

@@ -104,7 +104,7 @@ def value_in(context: HookContext) -> ModelRequest | AssistantMessage | ToolCall
 
 
 def carried(value: Any) -> dict[str, Any]:
-    """Give the fields of a context that hold a value, as plain data that may be changed."""
+    """Return the fields of a context that hold a value, as plain data that may be changed."""
     if isinstance(value, ModelRequest):
         return {"messages": thaw(value.messages), "tools": thaw(value.tools)}
     return (
@@ -168,7 +168,7 @@ def _dicts(given: Any, name: str) -> list[Mapping[str, Any]]:
 
 
 def _loose(value: Any) -> Any:
-    """Give a value as plain data that may be changed; objects in it stay as they are."""
+    """Return a value as plain data that may be changed; objects in it stay as they are."""
     if isinstance(value, Value):
         return {item.name: _loose(getattr(value, item.name)) for item in fields(value)}  # type: ignore[arg-type]
     if isinstance(value, Mapping):

@@ -42,7 +42,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def is_proxy_hook(fn: Any) -> bool:
-    """Say whether a function is written in this style, by its one parameter."""
+    """Return whether a function is written in this style, by its one parameter."""
     try:
         parameters = [*inspect.signature(fn).parameters.values()]
     except (TypeError, ValueError):

@@ -86,7 +86,7 @@ class RunHooks:
         return self._add(HookPoint.ON_RUN_ERROR, fn, options)
 
     def specs(self, timeout: float = DEFAULT_RUN_TIMEOUT) -> list[HookSpec]:
-        """Give the hooks in the order of their registration, each with a name of its own."""
+        """Return the hooks in the order of their registration, each with a name of its own."""
         return _specs(self._declared, timeout, _adapted)
 
     def register(

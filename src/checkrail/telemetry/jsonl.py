@@ -54,7 +54,7 @@ def _opened(path: str | Path) -> IO[str]:
 
 
 def line_of(record: HookRecord) -> str:
-    """Give a record as JSON text; what JSON cannot say is told by its type, never raised."""
+    """Return a record as JSON text; what JSON cannot say is told by its type, never raised."""
     told: dict[str, Any] = {"event_type": str(record.kind), "hook": record.hook}
     try:
         told = record.wire()

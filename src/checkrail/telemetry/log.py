@@ -32,7 +32,7 @@ class LogSink:
 
 
 def level_of(record: HookRecord) -> int:
-    """Say how loud an ending is."""
+    """Return how loud an ending is."""
     if record.failure is not None:
         return logging.WARNING
     passed = record.decision is Decision.CONTINUE and not record.changed
@@ -40,7 +40,7 @@ def level_of(record: HookRecord) -> int:
 
 
 def fields_of(record: HookRecord) -> dict[str, Any]:
-    """Give what a line tells; the values that a hook changed are not in it."""
+    """Return what a line tells; the values that a hook changed are not in it."""
     told: dict[str, Any] = {
         "event": str(record.kind),
         "hook": record.hook,

@@ -43,7 +43,7 @@ class OpenTelemetrySink:
 
 
 def attributes_of(record: HookRecord) -> dict[str, Any]:
-    """Give what a span tells of a record."""
+    """Return what a span tells of a record."""
     told = {
         "point": str(record.point),
         "hook": record.hook,

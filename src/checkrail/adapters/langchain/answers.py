@@ -32,11 +32,11 @@ class Whole:
     """Answers that come at once: a chat result, with one generation or several."""
 
     def answers(self, pieces: list[Any]) -> list[list[Any]]:
-        """Give each answer as the messages it is made of."""
+        """Return each answer as the messages it is made of."""
         return [[_told(one)] for result in pieces for one in result.generations]
 
     def calls_tools(self, piece: Any) -> bool:
-        """Say whether a piece is a part of a tool call."""
+        """Return whether a piece is a part of a tool call."""
         return bool(piece)
 
     def given(self, pieces: list[Any]) -> Any:
@@ -44,7 +44,7 @@ class Whole:
         return pieces[0]
 
     def kept(self, given: Any) -> Any:
-        """Give what was given back in a form that can be kept."""
+        """Return what was given back in a form that can be kept."""
         return [[_kept(one) for one in given.generations], given.llm_output]
 
     def again(self, kept: Any) -> Any:
@@ -67,11 +67,11 @@ class Chunks:
     """Answers that come as a stream of chunks."""
 
     def answers(self, pieces: list[Any]) -> list[list[Any]]:
-        """Give the one answer as the chunks it is made of."""
+        """Return the one answer as the chunks it is made of."""
         return [[_told(piece) for piece in pieces]] if pieces else []
 
     def calls_tools(self, piece: Any) -> bool:
-        """Say whether a chunk is a part of a tool call."""
+        """Return whether a chunk is a part of a tool call."""
         message = piece.message
         parts = message.content if isinstance(message.content, list) else ()
         kinds = {part.get("type") for part in parts if isinstance(part, Mapping)}
@@ -82,7 +82,7 @@ class Chunks:
         return pieces
 
     def kept(self, given: Any) -> Any:
-        """Give what was given back in a form that can be kept."""
+        """Return what was given back in a form that can be kept."""
         return [_kept(piece) for piece in given]
 
     def again(self, kept: Any) -> Any:
@@ -90,7 +90,7 @@ class Chunks:
         return [ChatGenerationChunk(message=m, generation_info=info) for m, info in kept]
 
     def changed(self, pieces: list[Any], made: Mapping[int, AIMessage]) -> Any:
-        """Give the answer as one chunk."""
+        """Return the answer as one chunk."""
         return [ChatGenerationChunk(message=_chunk(made[0]))] if 0 in made else pieces
 
 
@@ -98,7 +98,7 @@ class Events:
     """Answers that come as the events of LangChain's streaming protocol."""
 
     def answers(self, pieces: list[Any]) -> list[list[Any]]:
-        """Give the one answer as the message that the events add up to."""
+        """Return the one answer as the message that the events add up to."""
         from langchain_core.language_models.chat_model_stream import ChatModelStream
 
         stream = ChatModelStream()
@@ -108,7 +108,7 @@ class Events:
         return [[message]] if pieces else []
 
     def calls_tools(self, piece: Any) -> bool:
-        """Say whether an event may belong to a tool call; they are numbered, so all might."""
+        """Return whether an event may belong to a tool call; they are numbered, so all might."""
         return bool(piece)
 
     def given(self, pieces: list[Any]) -> Any:
@@ -116,7 +116,7 @@ class Events:
         return pieces
 
     def kept(self, given: Any) -> Any:
-        """Give what was given back in a form that can be kept."""
+        """Return what was given back in a form that can be kept."""
         return [*given]
 
     def again(self, kept: Any) -> Any:
@@ -124,7 +124,7 @@ class Events:
         return kept
 
     def changed(self, pieces: list[Any], made: Mapping[int, AIMessage]) -> Any:
-        """Give the answer as events of its own."""
+        """Return the answer as events of its own."""
         from langchain_core.language_models._compat_bridge import message_to_events
 
         if 0 not in made:
@@ -137,12 +137,12 @@ Form = Whole | Chunks | Events
 
 
 def pieces_of(form: Form, given: Any) -> list[Any]:
-    """Give what was given back as the pieces in which it came."""
+    """Return what was given back as the pieces in which it came."""
     return [given] if isinstance(form, Whole) else [*given]
 
 
 def _cut_off(events: list[Any]) -> AIMessage:
-    """Give what is known of an answer that has not come to its end: what it has used."""
+    """Return what is known of an answer that has not come to its end: what it has used."""
     used = [event["usage"] for event in events if event.get("usage")]
     return AIMessage("", usage_metadata=used[-1] if used else None)
 
@@ -153,7 +153,7 @@ def _kept(one: Any) -> list[Any]:
 
 
 def _told(one: Any) -> Any:
-    """Give a message with all that was told beside it."""
+    """Return a message with all that was told beside it."""
     info = getattr(one, "generation_info", None)
     if not info:
         return one.message
@@ -162,7 +162,7 @@ def _told(one: Any) -> Any:
 
 
 def answering(pieces: Sequence[Any], name: str) -> str:
-    """Say which model has answered."""
+    """Return which model has answered."""
     return model_in(piece.response_metadata for piece in pieces) or name
 
 

@@ -41,7 +41,7 @@ class ToolBlocked(ToolException):
 
 
 def ending(verdict: Verdict, point: HookPoint) -> Ended:
-    """Say how a verdict ends the run."""
+    """Return how a verdict ends the run."""
     stopped = verdict.decision is Decision.STOP
     return Ended(
         verdict.decision,

@@ -40,7 +40,7 @@ class ModelFrame:
         self.told: list[Told] = []
 
     def same(self, guard: Guard, model: Any, name: str, messages: Any) -> bool:
-        """Say whether a call is a part of this request."""
+        """Return whether a call is a part of this request."""
         known = model is self.model or name == self.name
         mine = guard is self.guard and not self.over
         return mine and known and alike(self.messages, messages)
@@ -59,14 +59,14 @@ class ToolFrame:
         self.over = False
 
     def same(self, guard: Guard, tool: Any, id: str | None, given: Any) -> bool:
-        """Say whether a call is a part of this one, such as `run` in a thread of `arun`."""
+        """Return whether a call is a part of this one, such as `run` in a thread of `arun`."""
         mine = guard is self.guard and not self.over
         known = tool is self.tool and id == self.id
         return mine and known and (given is self.given or given == self.given)
 
 
 def alike(ours: Sequence[Any], theirs: Any) -> bool:
-    """Say whether two lists of messages are the same; most often they share them."""
+    """Return whether two lists of messages are the same; most often they share them."""
     if ours is theirs:
         return True
     if not isinstance(theirs, (list, tuple)) or len(ours) != len(theirs):

@@ -161,7 +161,7 @@ class Guard:
         self._seen[_key(call)] = seen
 
     def recall(self, call: ToolCall) -> Seen | None:
-        """Give what was said of this very call when the model asked for it."""
+        """Return what was said of this very call when the model asked for it."""
         return self._seen.get(_key(call)) if self._seen else None
 
     def inject(self, ids: Sequence[str], messages: Sequence[Message]) -> None:
@@ -172,7 +172,7 @@ class Guard:
             log.error("a hook injected messages after an answer that nothing follows: left out")
 
     def injected(self, ids: Sequence[str]) -> list[Message]:
-        """Give the messages that belong behind the results of some tool calls."""
+        """Return the messages that belong behind the results of some tool calls."""
         return [message for name in ids for message in self._injected.get(name, ())]
 
     def tell(self, event: str, call: ToolCall, **more: Any) -> None:

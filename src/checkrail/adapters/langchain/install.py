@@ -78,7 +78,7 @@ def _marked(raw: Any) -> bool:
 
 
 def _is_empty(raw: Any) -> bool:
-    """Say whether a method is only there to be overridden: LangChain compares it by identity."""
+    """Return whether a method is only there to be overridden: LangChain compares it by identity."""
     return bool(getattr(raw, "__isabstractmethod__", False)) or raw is _NO_STREAM
 
 
@@ -159,7 +159,7 @@ def _covered(own: Callable[..., Any], wrapper: Wrapper, thing: Any) -> Callable[
 
 
 def _uncached(model: Any) -> Any:
-    """Give a chat model that is asked each time: a cache knows nothing of this run's hooks."""
+    """Return a chat model that is asked each time: a cache knows nothing of this run's hooks."""
     cached = isinstance(model.cache, BaseCache) or (
         model.cache is not False and get_llm_cache() is not None
     )

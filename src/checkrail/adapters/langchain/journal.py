@@ -119,7 +119,7 @@ class Journal:
             self._unkept()
 
     def keep(self, tasks: Collection[str]) -> list[Kept]:
-        """Give the calls of tasks that will run again, as data."""
+        """Return the calls of tasks that will run again, as data."""
         kept = []
         for slot in self._slots:
             if slot.root in tasks and (slot.over or slot.answer is not None):
@@ -131,7 +131,7 @@ class Journal:
 
 
 def _place() -> tuple[str, str]:
-    """Give the task of a graph that this is a part of, and the one of the outermost graph."""
+    """Return the task of a graph that this is a part of, and the one of the outermost graph."""
     try:
         known = get_config().get("configurable") or {}
     except RuntimeError:  # no graph, or none that could be left
@@ -141,7 +141,7 @@ def _place() -> tuple[str, str]:
 
 
 def _can_be_kept(result: Any) -> bool:
-    """Say whether what a tool gave can be kept; only what is no plain text is looked through."""
+    """Return whether what a tool gave can be kept; only what is no plain text is looked through."""
     said = result.content if isinstance(result, ToolMessage) and not result.artifact else result
     if isinstance(said, _PLAIN):
         return True

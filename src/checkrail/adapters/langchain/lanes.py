@@ -25,7 +25,7 @@ class Half(Scope):
         self._half = half
 
     def chain(self, point: str) -> Chain | None:
-        """Give the hooks of this half."""
+        """Return the hooks of this half."""
         return self._half if point == self._half.point else super().chain(point)
 
 
@@ -46,19 +46,19 @@ class Seen:
 
 
 def transforms(scope: Scope) -> tuple[Entry, ...]:
-    """Give the hooks that may change a tool call."""
+    """Return the hooks that may change a tool call."""
     chain = scope.chain(AT)
     return () if chain is None else dict(chain.lanes).get(Lane.TRANSFORM, ())
 
 
 def first_half(scope: Scope) -> Scope:
-    """Give a scope in which a tool call is shown to the hooks that may change it."""
+    """Return a scope in which a tool call is shown to the hooks that may change it."""
     chain: Any = scope.chain(AT)
     return Half(scope, replace(chain, lanes=((Lane.TRANSFORM, transforms(scope)),), background=()))
 
 
 def second_half(scope: Scope, seen: Seen | None) -> Scope:
-    """Give a scope for a call that is about to be made: the hooks that have not seen it yet.
+    """Return a scope for a call that is about to be made: the hooks that have not seen it yet.
 
     That is all of them, if those that may change it are not those that saw it.
     """

@@ -41,7 +41,7 @@ class ModelCall:
         return {name: said for name, said in told.items() if said}
 
     def muted(self) -> ModelCall:
-        """Give the call such that the model's own code tells nobody of pieces of its answer."""
+        """Return the call such that the model's own code tells nobody of pieces of its answer."""
         manager = self.options.get("run_manager")
         if manager is None:
             return self
@@ -50,7 +50,7 @@ class ModelCall:
         return replace(self, options={**self.options, "run_manager": quiet})
 
     def renamed(self, wanted: str) -> ModelCall | None:
-        """Give the call to another model of the same provider, or None if that cannot be."""
+        """Return the call to another model of the same provider, or None if that cannot be."""
         renamed = replace(self, name=wanted, requested=self.requested or self.name)
         if isinstance(self.options.get("model"), str):
             return replace(renamed, options={**self.options, "model": wanted})
@@ -61,7 +61,7 @@ class ModelCall:
 
 
 def name_of(model: Any, options: Mapping[str, Any]) -> str:
-    """Give the name of the model that a call asks for."""
+    """Return the name of the model that a call asks for."""
     named = options.get("model")
     if isinstance(named, str):
         return named

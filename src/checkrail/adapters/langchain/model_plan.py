@@ -85,7 +85,7 @@ class Asked(Act):
 
 
 def holding(scope: Scope) -> Hold:
-    """Say what of an answer has to wait."""
+    """Return what of an answer has to wait."""
     if enforcing(scope, HookPoint.AFTER_LLM_CALL, Lane.TRANSFORM, Lane.GATE):
         return Hold.WHOLE
     changes = enforcing(scope, HookPoint.BEFORE_TOOL_CALL, Lane.TRANSFORM)

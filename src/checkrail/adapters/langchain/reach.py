@@ -32,7 +32,7 @@ LEADS = (
 
 
 def out_of_reach(graph: Any) -> list[str]:
-    """Say what a compiled graph calls, or may call, that no hook of a run would see."""
+    """Return what a compiled graph calls, or may call, that no hook of a run would see."""
     nodes = getattr(graph, "nodes", None)
     if not isinstance(nodes, Mapping):
         return [*_found("the graph", graph, set())]
@@ -101,12 +101,12 @@ def _inside(thing: Any) -> Iterator[Any]:
 
 
 def _holds(thing: Any) -> bool:
-    """Say whether a thing is one of LangChain's that run others."""
+    """Return whether a thing is one of LangChain's that run others."""
     return isinstance(thing, Runnable) or type(thing).__module__.startswith("langgraph")
 
 
 def _used_by(function: Any) -> Iterator[Any]:
-    """Give what a function refers to; of a library's functions only what it closes over."""
+    """Yield what a function refers to; of a library's functions only what it closes over."""
     try:
         names = inspect.getclosurevars(inspect.unwrap(function))
     except (TypeError, ValueError):

@@ -76,7 +76,7 @@ def _shown(tool: Any) -> Any:
 
 
 def applied(call: ModelCall, shown: ModelRequest, wanted: ModelRequest) -> ModelCall:
-    """Give the call as hooks want it; what they left alone is passed on as it came."""
+    """Return the call as hooks want it; what they left alone is passed on as it came."""
     if wanted.model and wanted.model != shown.model:
         renamed = call.renamed(wanted.model)
         if renamed is None:
@@ -118,7 +118,7 @@ def _options(call: ModelCall, shown: ModelRequest, wanted: ModelRequest) -> dict
 
 
 def _tool(call: ModelCall, shown: ModelRequest, tool: Mapping[str, Any]) -> Any:
-    """Give a tool as it came, or have the integration write one that is new to it."""
+    """Return a tool as it came, or have the integration write one that is new to it."""
     for known, given in zip(shown.tools, call.options.get("tools") or (), strict=True):
         if known == tool:
             return given
@@ -130,7 +130,7 @@ def _tool(call: ModelCall, shown: ModelRequest, tool: Mapping[str, Any]) -> Any:
 
 
 def with_messages(call: ModelCall, added: Sequence[Mapping[str, Any]]) -> ModelCall:
-    """Give the call with messages at its end."""
+    """Return the call with messages at its end."""
     if not added:
         return call
     return replace(call, messages=[*call.messages, *langchain_messages(freeze([*added]))])

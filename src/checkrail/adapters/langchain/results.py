@@ -104,7 +104,7 @@ def _said(command: Command[Any]) -> Sequence[Any]:
 
 
 def _rewritten(output: Any, id: str, result: ToolResult) -> Any:
-    """Give a command, or several outputs, with another message for the model."""
+    """Return a command, or several outputs, with another message for the model."""
     message = _message(output, id)
     if isinstance(output, list):
         return [_rewritten(item, id, result) or item for item in output] if message else None

@@ -71,7 +71,7 @@ class Course:
             self._guard.end_of(self)
 
     def kept(self, result: Any) -> Any:
-        """Give what the call gave, and note it."""
+        """Return what the call gave, and note it."""
         journal = self._guard.journal
         if journal is not None and self._slot is not None and not self._slot.over:
             journal.end(self._slot, result)

@@ -158,7 +158,7 @@ def _same(ours: ToolResult, theirs: ToolResult) -> bool:
 
 
 def _arguments(tool: Any, given: Any) -> Mapping[str, Any]:
-    """Give what the model, or whoever calls, has said: not what the graph puts in itself."""
+    """Return what the model, or whoever calls, has said: not what the graph puts in itself."""
     if isinstance(given, Mapping):
         return tool._filter_injected_args(dict(given))  # type: ignore[no-any-return]  # noqa: SLF001
     return {_only_argument(tool): given}
@@ -172,7 +172,7 @@ def _only_argument(tool: Any) -> str:
 
 
 def _changed(tool: Any, given: Any, shown: Mapping[str, Any], wanted: Mapping[str, Any]) -> Any:
-    """Give a tool's input with other arguments; what hooks left alone is passed on as it came."""
+    """Return a tool's input with other arguments; what hooks left alone is passed on as it came."""
     if isinstance(given, Mapping):
         kept = {name: value for name, value in given.items() if name not in shown}
         same = {name: given[name] for name in shown if wanted.get(name, shown) == shown[name]}

@@ -41,7 +41,7 @@ def added(total: Any, more: Any) -> dict[str, Any]:
 
 
 def used_by(messages: Iterable[Any]) -> dict[str, Any] | None:
-    """Give what the pieces of an answer have told of its tokens so far."""
+    """Return what the pieces of an answer have told of its tokens so far."""
     total: dict[str, Any] | None = None
     for message in messages:
         if told := getattr(message, "usage_metadata", None):

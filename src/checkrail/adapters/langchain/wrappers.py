@@ -22,7 +22,7 @@ Wrapper = Callable[[Method], Method]
 def _model_course(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], form: Form
 ) -> steps.Course | None:
-    """Give the course of a model call, or None if there is nothing to guard."""
+    """Return the course of a model call, or None if there is nothing to guard."""
     guard = ACTIVE.get()
     if guard is None:
         return None

@@ -17,7 +17,7 @@ HIDDEN = "_hidden_params"
 
 
 def _body(response: Any) -> Body:
-    """Give an answer as JSON has it; what has no such form is empty, and so cannot be read."""
+    """Return an answer as JSON has it; what has no such form is empty, and so cannot be read."""
     if isinstance(response, dict):
         return {name: value for name, value in response.items() if name != HIDDEN}
     dump = getattr(response, "model_dump", None)

@@ -60,7 +60,7 @@ def in_turn(file: Path) -> Iterator[None]:
 
 
 def callback_of(hooks: OpenGateway) -> Any:
-    """Give a callback that LiteLLM takes, for these hooks.
+    """Return a callback that LiteLLM takes, for these hooks.
 
     LiteLLM looks for what a callback can do in its class alone, and not in those beneath.
     """

@@ -43,7 +43,7 @@ class Hooks:
             self.blocked_tool = "text"
 
     def any(self) -> bool:
-        """Say whether hooks want to see calls at all."""
+        """Return whether hooks want to see calls at all."""
         return any(self.registry.has(point) for point in POINTS)
 
     def call(

@@ -20,7 +20,7 @@ NOBODY = "default_user_id"
 
 
 def ids_of(data: Mapping[str, Any], key: Any) -> dict[str, Any]:
-    """Give the ids of a call, as the gateway finds them; its id is LiteLLM's."""
+    """Return the ids of a call, as the gateway finds them; its id is LiteLLM's."""
     said = {"metadata": metadata_of(data), "user": data.get("user")}
     said["safety_identifier"] = data.get("safety_identifier")
     found = dict(Identity(_headers(data), write_json(said), key=_key_name(key)))

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def provider_of(model: str | None) -> str | None:
-    """Say whose model stands behind a name, if all that LiteLLM may choose from are of one.
+    """Return whose model stands behind a name, if all that LiteLLM may choose from are of one.
 
     A name that LiteLLM does not list tells it by what stands before a slash.
     """
@@ -53,7 +53,7 @@ def cost_of(usage: Mapping[str, Any], *models: str | None) -> float | None:
 
 
 def _deployments(model: str | None) -> list[Mapping[str, Any]]:
-    """Give what a proxy's config says of those that answer to a name."""
+    """Return what a proxy's config says of those that answer to a name."""
     router = getattr(sys.modules.get("litellm.proxy.proxy_server"), "llm_router", None)
     if router is None or not model:
         return []

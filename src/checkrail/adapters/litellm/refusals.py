@@ -27,7 +27,7 @@ class CallRefusedError(Exception):
 
 
 def refused_before(form: Format, refusal: Refusal, *, plain: bool = False) -> Exception:
-    """Give what to raise where no stream has begun.
+    """Return what to raise where no stream has begun.
 
     LiteLLM tells the status in place of a code; ours is in the `provider_specific_fields`, but on
     routes that write errors in a `plain` way.
@@ -55,14 +55,14 @@ def _headers(refusal: Refusal) -> dict[str, str]:
 
 
 def not_here(told: str) -> Exception:
-    """Give what to raise for a way that is shut; any route of LiteLLM can pass that on."""
+    """Return what to raise for a way that is shut; any route of LiteLLM can pass that on."""
     from fastapi import HTTPException
 
     return HTTPException(403, detail=told)
 
 
 def failed_with(form: Format, refusal: Refusal) -> Exception | bytes:
-    """Give what to raise or to send in place of a stream, so that the status is told.
+    """Return what to raise or to send in place of a stream, so that the status is told.
 
     On responses LiteLLM takes it from the `code` of an error that comes first, and from none else.
     """

@@ -55,18 +55,18 @@ NEVER = frozenset(
 
 
 def format_of(call_type: str) -> Format | None:
-    """Give the format of a call, by LiteLLM's name of its kind."""
+    """Return the format of a call, by LiteLLM's name of its kind."""
     return _FORMATS.get(NAMES.get(call_type, ""))
 
 
 def format_at(route: str) -> Format | None:
-    """Give the format of what is sent to a path; servers may read odd spellings as that path."""
+    """Return the format of what is sent to a path; servers may read odd spellings as that path."""
     path = posixpath.normpath(f"/{route.lower()}")
     return next((_FORMATS[name] for end, name in PATHS.items() if path.endswith(end)), None)
 
 
 def body_of(form: Format, data: Mapping[str, Any]) -> Body:
-    """Give the body of a request: what the caller sent, as others may have changed it since.
+    """Return the body of a request: what the caller sent, as others may have changed it since.
 
     Where LiteLLM has no copy of what was sent, on its pass-through routes, it is all that is there.
     """
@@ -84,7 +84,7 @@ def body_of(form: Format, data: Mapping[str, Any]) -> Body:
 
 
 def metadata_of(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give the caller's own metadata; on some routes it is mixed with LiteLLM's."""
+    """Return the caller's own metadata; on some routes it is mixed with LiteLLM's."""
     own = _mapping(data.get("metadata"))
     return _mapping(own.get("requester_metadata")) if _is_litellms(own) else own
 

@@ -114,7 +114,7 @@ class Seams:
             yield instead
 
     def _refused_way(self, call_type: str, route: str, form: Format | None) -> str | None:
-        """Say why a request is refused for the way that it came; None: it is not."""
+        """Return why a request is refused for the way that it came; None: it is not."""
         if self._hooks.any() and (told := past_hooks(call_type, route)) is not None:
             return told
         return NOT_SEEN if form is None and not self._hooks.settings.pass_through else None

@@ -18,7 +18,7 @@ from checkrail.gateway.verdicts import Refused
 
 
 async def streamed(call: Call, response: Any) -> AsyncGenerator[bytes]:
-    """Give what the caller gets of a stream. Raises `Refused`, as long as nothing was given.
+    """Yield what the caller gets of a stream. Raises `Refused`, as long as nothing was given.
 
     LiteLLM ends streams itself where the API has a word for that.
     """
@@ -30,7 +30,7 @@ async def streamed(call: Call, response: Any) -> AsyncGenerator[bytes]:
 
 
 async def _made(call: Call, response: Any) -> AsyncGenerator[bytes]:
-    """Give an answer that no model gave, in place of what LiteLLM made of it."""
+    """Yield an answer that no model gave, in place of what LiteLLM made of it."""
     async for _ in response:
         pass
     for piece in call.format.stream(call.synthetic or AssistantMessage(), call.request):
@@ -38,7 +38,7 @@ async def _made(call: Call, response: Any) -> AsyncGenerator[bytes]:
 
 
 async def _judged(call: Call, response: Any) -> AsyncGenerator[bytes]:
-    """Give an answer as hooks leave it; if it breaks off, LiteLLM tells so, and logs it."""
+    """Yield an answer as hooks leave it; if it breaks off, LiteLLM tells so, and logs it."""
     chunks = Chunks(call, response)
     stream = Streamed(call, cast("Sent", chunks), call.sent)
     try:
@@ -70,7 +70,7 @@ class Chunks:
         self._reading: Any = None
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """Give the stream as it comes in. Raises `UpstreamError` if it breaks off."""
+        """Return the stream as it comes in. Raises `UpstreamError` if it breaks off."""
         self._reading = reading = self._read()
         return reading
 

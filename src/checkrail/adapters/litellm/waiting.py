@@ -42,7 +42,7 @@ class Waiting:
             self._marked.popitem(last=False)
 
     def take(self, data: dict[str, Any]) -> Call | None:
-        """Give the call that is answered now, and forget it."""
+        """Return the call that is answered now, and forget it."""
         marked = self._marked.pop(str(data.get(MARK)), None)
         logged = data.get(LOGGED)
         return marked or (self._logged.pop(logged, None) if logged is not None else None)

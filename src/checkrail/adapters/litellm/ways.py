@@ -28,14 +28,14 @@ NOT_SEEN = "no hook sees this, and the hooks of this proxy let nothing pass unse
 
 
 def format_in(call_type: str, route: str, data: Mapping[str, Any]) -> Format | None:
-    """Give the format of a request that hooks see; None: it is none of the three APIs."""
+    """Return the format of a request that hooks see; None: it is none of the three APIs."""
     if call_type != PASSED_ON:
         return format_of(call_type)
     return format_at(route) if "messages" in data or "input" in data else None
 
 
 def past_hooks(call_type: str, route: str) -> str | None:
-    """Say what to do instead of asking in a way that hooks cannot follow; None: they can."""
+    """Return what to do instead of asking in a way that hooks cannot follow; None: they can."""
     if call_type == WEBSOCKET:
         return "hooks of this proxy do not see WebSockets: ask /v1/responses by HTTP"
     if route.endswith(CURSOR) and format_of(call_type) is not format_at(route):
@@ -44,7 +44,7 @@ def past_hooks(call_type: str, route: str) -> str | None:
 
 
 def unasked(kwargs: Mapping[str, Any], call_type: Any) -> Format | None:
-    """Give the format of a call that hooks have to see, and were not asked about."""
+    """Return the format of a call that hooks have to see, and were not asked about."""
     if is_relayed(call_type):
         return format_at(str(kwargs.get("endpoint")))
     request = kwargs.get("proxy_server_request")
@@ -54,10 +54,10 @@ def unasked(kwargs: Mapping[str, Any], call_type: Any) -> Format | None:
 
 
 def is_relayed(call_type: Any) -> bool:
-    """Say whether a call is passed through to a model of LiteLLM's list."""
+    """Return whether a call is passed through to a model of LiteLLM's list."""
     return bool(getattr(call_type, "value", call_type) == RELAYED)
 
 
 def unseen(form: Format) -> str:
-    """Say what to do instead, for a call that came by such a way."""
+    """Return what to do instead, for a call that came by such a way."""
     return f"hooks of this proxy do not see what comes by this way: ask {form.path}"

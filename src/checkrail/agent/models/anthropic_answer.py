@@ -56,7 +56,7 @@ class AnthropicDraft:
         return ""
 
     def finished(self) -> AssistantMessage:
-        """Give the answer, if the stream came to its end."""
+        """Return the answer, if the stream came to its end."""
         if not (self._stop or self._ended):
             raise missing_end(begun=bool(self._blocks))
         return self._message()
@@ -124,7 +124,7 @@ class AnthropicDraft:
         return parts
 
     def _filled(self, index: Any, block: dict[str, Any]) -> dict[str, Any]:
-        """Give the arguments to a call of a tool that runs at Anthropic's."""
+        """Return the arguments to a call of a tool that runs at Anthropic's."""
         if index not in self._inputs:
             return block
         try:

@@ -9,28 +9,28 @@ from checkrail.agent.models.sdk_errors import InvalidAnswer
 
 
 def text_in(value: Any, what: str) -> str:
-    """Give a text, which may be absent."""
+    """Return a text, which may be absent."""
     if value is None or isinstance(value, str):
         return value or ""
     raise InvalidAnswer(f"{what} should be a text")
 
 
 def object_in(value: Any, what: str) -> Mapping[str, Any]:
-    """Give an object, which may be absent."""
+    """Return an object, which may be absent."""
     if value is None or isinstance(value, Mapping):
         return value or {}
     raise InvalidAnswer(f"{what} should be an object")
 
 
 def list_in(value: Any, what: str) -> list[Any]:
-    """Give a list, which may be absent."""
+    """Return a list, which may be absent."""
     if value is None or isinstance(value, list):
         return value or []
     raise InvalidAnswer(f"{what} should be a list")
 
 
 def count_in(value: Any) -> int:
-    """Give a count; without one, nothing was counted."""
+    """Return a count; without one, nothing was counted."""
     return value if isinstance(value, int) else 0
 
 

@@ -11,7 +11,7 @@ GARBAGE = (ValueError, LookupError, TypeError, AttributeError)
 
 
 def understood(error: Exception) -> Exception:
-    """Give an error as failures of SDKs are told apart: by what can be seen of it."""
+    """Return an error as failures of SDKs are told apart: by what can be seen of it."""
     if getattr(error, "status_code", None) is not None or _is_misuse(error):
         return error
     if not isinstance(error, GARBAGE) or isinstance(error, InvalidAnswer):
@@ -27,7 +27,7 @@ def _is_misuse(error: Exception) -> bool:
 
 
 def beneath(error: Exception, framework: str, handled: BaseException | None) -> Exception:
-    """Give the error that a framework wrapped, or its own if that says more.
+    """Return the error that a framework wrapped, or its own if that says more.
 
     What it does not know it wraps as an error with status 500, although nobody answered that.
     `handled` is what was being handled when the framework was asked: Python puts it beneath too.

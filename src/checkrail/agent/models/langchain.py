@@ -69,13 +69,13 @@ class LangChainModel:
         return f"LangChainModel({self.name!r})"
 
     async def complete(self, request: ModelRequest) -> AssistantMessage:
-        """Give the whole answer, or raise `ModelError`."""
+        """Return the whole answer, or raise `ModelError`."""
         bound, messages = await self._prepared(request)
         with self._failures(request, []):
             return read_answer([await bound.ainvoke(messages)], self._asked(request).model)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[str | AssistantMessage]:
-        """Give the answer's text as it comes, and at last the whole answer."""
+        """Yield the answer's text as it comes, and at last the whole answer."""
         bound, messages = await self._prepared(request)
         chunks: list[AIMessage] = []
         with self._failures(request, chunks):
@@ -114,7 +114,7 @@ class LangChainModel:
         return bound.bind(**params) if params else bound  # type: ignore[no-any-return]
 
     def _named(self, request: ModelRequest) -> BaseChatModel:
-        """Give the chat model that a request names, which a hook may have changed."""
+        """Return the chat model that a request names, which a hook may have changed."""
         wanted = request.model
         if wanted in (None, "", self.name):
             return self.chat_model
@@ -163,7 +163,7 @@ def model_field(chat_model: BaseChatModel) -> str | None:
 
 
 def provider_of(chat_model: BaseChatModel) -> str | None:
-    """Say whose model it is."""
+    """Return whose model it is."""
     # LangChain has integrations override this, for tracing: the provider is named nowhere else.
     return chat_model._get_ls_params().get("ls_provider")  # noqa: SLF001
 

@@ -130,7 +130,7 @@ def _told(pieces: Sequence[AIMessage], names: tuple[str, ...]) -> str | None:
 
 
 def _calls(answer: Any) -> Iterator[tuple[str, str, Any]]:
-    """Give the calls as they were written: LangChain completes arguments that a stream cut off."""
+    """Yield the calls as they were written: LangChain completes arguments that a stream cut off."""
     written = getattr(answer, "tool_call_chunks", None)
     for call in written or [*answer.tool_calls, *answer.invalid_tool_calls]:
         yield call["id"] or "", call["name"] or "", call["args"] or {}

@@ -203,7 +203,7 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _pause(error: Exception, tried: int) -> float:
-    """Say how long to wait, in seconds: as the provider asks, unless that is far too long."""
+    """Return how long to wait, in seconds: as the provider asks, unless that is far too long."""
     headers: Any = getattr(error, "litellm_response_headers", None) or {}
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         with suppress(ValueError, TypeError):

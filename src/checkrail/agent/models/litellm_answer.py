@@ -33,7 +33,7 @@ class LiteLLMDraft(OpenAIDraft):
         return super().add(piece)
 
     def finished(self) -> AssistantMessage:
-        """Give the answer, if the stream came to its end."""
+        """Return the answer, if the stream came to its end."""
         return self._thought(super().finished())
 
     def _refusal(self, said: Mapping[str, Any]) -> Any:

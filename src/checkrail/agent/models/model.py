@@ -32,10 +32,10 @@ class Model(Protocol):
         """What is asked of it each time, such as `temperature`."""
 
     async def complete(self, request: ModelRequest) -> AssistantMessage:
-        """Give the whole answer, or raise `ModelError`."""
+        """Return the whole answer, or raise `ModelError`."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[str | AssistantMessage]:
-        """Give the answer's text as it comes, and at last the whole answer."""
+        """Return the answer's text as it comes, and at last the whole answer."""
 
 
 class ModelError(CheckrailError):

@@ -45,7 +45,7 @@ class OpenAIDraft:
         return self._take(choice, "delta") if choice is not None else ""
 
     def finished(self) -> AssistantMessage:
-        """Give the answer, if the stream came to its end."""
+        """Return the answer, if the stream came to its end."""
         if not self._stop:
             raise missing_end(begun=any((*self._texts, *self._thoughts, *self._calls)))
         return self._message()

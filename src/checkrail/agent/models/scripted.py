@@ -39,7 +39,7 @@ class ScriptedModel:
         self._script: list[Reply] = [] if callable(script) else [*script]
 
     async def complete(self, request: ModelRequest) -> AssistantMessage:
-        """Give the next reply."""
+        """Return the next reply."""
         self.requests.append(request)
         reply = await self._next(request)
         if isinstance(reply, BaseException):
@@ -51,7 +51,7 @@ class ScriptedModel:
         return self._counted(request, reply)  # type: ignore[no-any-return]
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[str | AssistantMessage]:
-        """Give the next reply token by token, then whole."""
+        """Yield the next reply token by token, then whole."""
         message = await self.complete(request)
         for token in tokens(text_of(message.content)):
             await asyncio.sleep(0)

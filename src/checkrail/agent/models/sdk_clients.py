@@ -28,7 +28,7 @@ class LoopClients:
         self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
 
     async def get(self) -> Any:
-        """Give the client of the running loop."""
+        """Return the client of the running loop."""
         loop = asyncio.get_running_loop()
         known = self._open.get(loop)
         if known is not None and not known.client.is_closed():

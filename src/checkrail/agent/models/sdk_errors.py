@@ -134,7 +134,7 @@ class Asked:
 
 
 def shortened(text: str) -> str:
-    """Give a text on one line, and no more of it than helps."""
+    """Return a text on one line, and no more of it than helps."""
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 

@@ -39,7 +39,7 @@ class Draft(Protocol):
         """Take a piece of a stream, and give the text in it."""
 
     def finished(self) -> AssistantMessage:
-        """Give the answer, or raise `InvalidAnswer` if the stream ended before it did."""
+        """Return the answer, or raise `InvalidAnswer` if the stream ended before it did."""
 
 
 class SdkModel(ABC):
@@ -85,13 +85,13 @@ class SdkModel(ABC):
         return f"{type(self).__name__}({self.name!r})"
 
     async def complete(self, request: ModelRequest) -> AssistantMessage:
-        """Give the whole answer, or raise `ModelError`."""
+        """Return the whole answer, or raise `ModelError`."""
         draft = self._draft(request.model or self.name)
         with self._failures(request, draft):
             return draft.whole(_data(await self._ask(request, stream=False)))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[str | AssistantMessage]:
-        """Give the answer's text as it comes, and at last the whole answer."""
+        """Yield the answer's text as it comes, and at last the whole answer."""
         draft = self._draft(request.model or self.name)
         with self._failures(request, draft):
             pieces = await self._ask(request, stream=True)
@@ -113,7 +113,7 @@ class SdkModel(ABC):
 
     @abstractmethod
     def _create(self, client: Any) -> Callable[..., Any]:
-        """Give the function of the client that asks the model."""
+        """Return the function of the client that asks the model."""
 
     @abstractmethod
     def _arguments(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class SdkModel(ABC):
 
 
 def _data(answer: Any) -> dict[str, Any]:
-    """Give what came as plain data: an SDK types it, but does not check it."""
+    """Return what came as plain data: an SDK types it, but does not check it."""
     data = answer.to_dict(warnings=False) if hasattr(answer, "to_dict") else answer
     if isinstance(data, dict):
         return data

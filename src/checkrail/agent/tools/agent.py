@@ -46,7 +46,7 @@ class AgentTool(Tool):
 
 
 def _shown(content: str | Sequence[Any]) -> str | Sequence[Any]:
-    """Give what an agent said to others; its thoughts are its own."""
+    """Return what an agent said to others; its thoughts are its own."""
     if isinstance(content, str):
         return content
     said: list[Any] = [part for part in content if _type(part) in ("text", "image_url")]

@@ -34,7 +34,7 @@ def docstring_of(fn: Any) -> str | None:
 
 
 def summary(docstring: str | None) -> str:
-    """Give the first paragraph, on one line; a section or a field is none."""
+    """Return the first paragraph, on one line; a section or a field is none."""
     paragraph = inspect.cleandoc(docstring or "").partition("\n\n")[0]
     lines = [line.strip() for line in paragraph.splitlines()]
     for number, line in enumerate(lines):
@@ -45,7 +45,7 @@ def summary(docstring: str | None) -> str:
 
 
 def parameter_texts(docstring: str | None) -> dict[str, str]:
-    """Give what is said of each parameter, in the styles of Google, NumPy or Sphinx."""
+    """Return what is said of each parameter, in the styles of Google, NumPy or Sphinx."""
     lines = inspect.cleandoc(docstring or "").splitlines()
     found: dict[str, list[str]] = {}
     for number, line in enumerate(lines):
@@ -61,7 +61,7 @@ def parameter_texts(docstring: str | None) -> dict[str, str]:
 
 
 def _indented(lines: Iterable[str], *, blank: bool = False) -> Iterator[str]:
-    """Give the lines that stand further in than the one above them."""
+    """Yield the lines that stand further in than the one above them."""
     for line in lines:
         if not (line[:1].isspace() or (blank and not line)):
             return
@@ -69,7 +69,7 @@ def _indented(lines: Iterable[str], *, blank: bool = False) -> Iterator[str]:
 
 
 def _until_rule(lines: list[str]) -> Iterator[str]:
-    """Give the lines of a NumPy section: the next one begins with an underlined title."""
+    """Yield the lines of a NumPy section: the next one begins with an underlined title."""
     for number, line in enumerate(lines):
         if any(map(_RULE.fullmatch, lines[number + 1 : number + 2])):
             return

@@ -66,7 +66,7 @@ class FunctionTool(Tool, Generic[P, R]):
     ) -> FunctionTool[Q, R]: ...
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Give the tool of one object, if this was made of a method in a class body."""
+        """Return the tool of one object, if this was made of a method in a class body."""
         if instance is None or not self._unbound:
             return self
         bound: Any = copy.copy(self)

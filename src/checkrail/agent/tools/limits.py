@@ -28,7 +28,7 @@ def check_timeout(tool: str, timeout: object) -> None:
 
 
 def legal_names(names: Iterable[str], prefix: str = "") -> dict[str, str]:
-    """Give each name a legal form of its own; those that are legal already keep theirs."""
+    """Return each name a legal form of its own; those that are legal already keep theirs."""
     names = [*dict.fromkeys(names)]
     legal = {name: _legal(prefix + name) for name in names}
     names.sort(key=lambda name: legal[name] != prefix + name)

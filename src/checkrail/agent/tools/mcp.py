@@ -130,7 +130,7 @@ class MCPTools:
             await asyncio.wait(own)
 
     def _connection(self) -> Connection:
-        """Give the connection of this event loop: each has its own, and none outlives it."""
+        """Return the connection of this event loop: each has its own, and none outlives it."""
         from checkrail.agent.tools.mcp_connection import Connection
 
         here = asyncio.get_running_loop()
@@ -165,7 +165,7 @@ def mcp_stdio(
     include: str | Iterable[str] = "*",
     timeout: float | Unset | None = UNSET,
 ) -> MCPTools:
-    """Give the tools of an MCP server that is started as a program.
+    """Return the tools of an MCP server that is started as a program.
 
     Of this process's environment it gets little more than HOME and PATH: name in `env` what it
     needs. `include` are globs of the server's own names; `prefix` goes before them for the model.
@@ -187,7 +187,7 @@ def mcp_http(
     timeout: float | Unset | None = UNSET,
     guard: Outbound | None = None,
 ) -> MCPTools:
-    """Give the tools of an MCP server at a URL (streamable HTTP).
+    """Return the tools of an MCP server at a URL (streamable HTTP).
 
     `include` are globs of the server's own names; `prefix` goes before them for the model.
     `timeout` limits each call, and connecting with listing the tools: 300 and 30 s unless given.

@@ -161,7 +161,7 @@ def _client(transport: Any) -> Client:
 
 
 def _standard_error() -> Any:
-    """Give the standard error to a program, if there is a real one."""
+    """Return the standard error to a program, if there is a real one."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.fileno()
         return sys.stderr

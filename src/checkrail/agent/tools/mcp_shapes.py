@@ -23,7 +23,7 @@ def parameters_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def content_of(result: CallToolResult) -> Any:
-    """Give what a tool returned: a text, parts if there is more than text, or data."""
+    """Return what a tool returned: a text, parts if there is more than text, or data."""
     parts = [_part(block) for block in result.content]
     text = "\n".join(part["text"] for part in parts if part["type"] == "text")
     if result.is_error:
@@ -60,7 +60,7 @@ def _text(text: str) -> Part:
 
 
 def _binary(kind: str, data: str) -> Part:
-    """Give an image as a model can look at it; of other data, only say that it was there."""
+    """Return an image as a model can look at it; of other data, only say that it was there."""
     if kind.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
     return _text(f"[{kind}, {len(data) * 3 // 4} bytes, which cannot be shown]")

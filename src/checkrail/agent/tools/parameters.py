@@ -180,7 +180,7 @@ def _checked(fields: Mapping[str, Any]) -> tuple[type[BaseModel], Mapping[str, A
 
 
 def _value(parameter: Parameter, checked: BaseModel, context: ToolContext) -> Any:
-    """Give what is passed for a parameter; the function's own default is left to it."""
+    """Return what is passed for a parameter; the function's own default is left to it."""
     if parameter.field is None:
         return context
     if parameter.field in checked.model_fields_set or isinstance(parameter.default, FieldInfo):

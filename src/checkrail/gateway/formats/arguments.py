@@ -12,7 +12,7 @@ from checkrail.gateway.formats.json_bytes import names_twice
 
 
 def in_one_way(message: AssistantMessage, arguments: Iterable[Any]) -> AssistantMessage:
-    """Give an answer whose arguments mean one thing: others are kept like those that are no JSON.
+    """Return an answer whose arguments mean one thing: others are kept like those that are no JSON.
 
     `arguments` are those of its calls as they came.
     """

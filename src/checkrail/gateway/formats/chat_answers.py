@@ -82,7 +82,7 @@ def _read(body: Body) -> AssistantMessage:
 
 
 def choices_in(body: Body) -> list[Mapping[str, Any]]:
-    """Give the choices of an answer."""
+    """Return the choices of an answer."""
     choices = list_in(body.get("choices"), "its choices")
     return [object_in(choice, "a choice") for choice in choices]
 
@@ -109,7 +109,7 @@ def find_choice_fields(choice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(message: Mapping[str, Any]) -> Any:
-    """Give what a message says; a refusal is said, and so are the words of an audio."""
+    """Return what a message says; a refusal is said, and so are the words of an audio."""
     content: Any = message.get("content")
     audio = object_in(message.get("audio"), "its audio")
     spoken = text_in(audio.get("transcript"), "the words of its audio")

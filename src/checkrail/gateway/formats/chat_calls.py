@@ -45,7 +45,7 @@ def wire_call(call: Call) -> dict[str, Any]:
 
 
 def calls_of(message: Mapping[str, Any]) -> list[Call]:
-    """Give the calls in an assistant's message as hooks see them."""
+    """Return the calls in an assistant's message as hooks see them."""
     given = list_in(message.get("tool_calls"), "its tool calls")
     came = [object_in(call, "a tool call") for call in given]
     if any(call.get("function") and call.get("custom") for call in came):
@@ -88,7 +88,7 @@ def rewritten(
 def calls_after(
     calls: Sequence[Call], before: AssistantMessage, after: AssistantMessage
 ) -> list[tuple[int | None, Call]]:
-    """Give the calls that are left, each with its place among those that came, or None if new."""
+    """Return the calls that are left, each with its place among those that came, or None if new."""
     places = {call.id: place for place, call in enumerate(before.tool_calls)}
     then, now = (_unparsed(message) for message in (before, after))
     found: list[tuple[int | None, Call]] = []

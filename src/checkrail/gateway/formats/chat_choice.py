@@ -58,7 +58,7 @@ class CallDraft(Growing):
             self.inner["name"] = known + piece
 
     def whole(self) -> Body:
-        """Give the call as it stands in a whole answer."""
+        """Return the call as it stands in a whole answer."""
         return {**self.head, self.form: {**self.inner, TEXTS[self.form]: self.text}}
 
 
@@ -158,7 +158,7 @@ class Choice:
         touched.append(growing)
 
     def whole(self) -> Body:
-        """Give the choice as it stands in a whole answer."""
+        """Return the choice as it stands in a whole answer."""
         message: Body = {"role": "assistant", "content": None}
         message |= {name: _value(name, growing) for name, growing in self._fields.items()}
         if self._calls:
@@ -253,7 +253,7 @@ def _check_same(streamed: Body, told: Mapping[str, Any]) -> None:
 
 
 def _spoken(name: str, value: Any) -> Any:
-    """Give what is said in a field, without what else endpoints write there."""
+    """Return what is said in a field, without what else endpoints write there."""
     if name == LEGACY:
         return _spoken("tool_calls", [{"function": value}])
     if name != "tool_calls":

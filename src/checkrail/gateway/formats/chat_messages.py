@@ -14,7 +14,7 @@ Message = Mapping[str, Any]
 
 
 def calls_in(message: Message) -> list[Any]:
-    """Give the calls of a message. Raises `UnreadableError`."""
+    """Return the calls of a message. Raises `UnreadableError`."""
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise UnreadableError("`tool_calls` of a message should be a list of objects")
@@ -22,7 +22,7 @@ def calls_in(message: Message) -> list[Any]:
 
 
 def function_call_in(message: Message) -> Any:
-    """Give the call that a message has in the old way. Raises `UnreadableError`."""
+    """Return the call that a message has in the old way. Raises `UnreadableError`."""
     found = message.get(LEGACY)
     if not isinstance(found, dict | None):
         raise UnreadableError(f"`{LEGACY}` of a message should be an object")
@@ -30,7 +30,7 @@ def function_call_in(message: Message) -> Any:
 
 
 def legacy_prefix(messages: Iterable[Message]) -> str:
-    """Give the beginning of the ids of calls that have none, one that no other id has."""
+    """Return the beginning of the ids of calls that have none, one that no other id has."""
     taken = [str(call.get("id")) for message in messages for call in calls_in(message)]
     prefix = f"{LEGACY}_"
     while any(other.startswith(prefix) for other in taken):
@@ -105,20 +105,20 @@ class _Writer:
 
 
 def _custom(tools: list[Any]) -> set[str]:
-    """Give the names of custom tools that no function has."""
+    """Return the names of custom tools that no function has."""
     custom, functions = ({_name(tool, form) for tool in tools} for form in ("custom", "function"))
     return custom - functions - {""}
 
 
 def _name(given: Message, form: str) -> str:
-    """Give the name of a tool or of the tool that a call calls."""
+    """Return the name of a tool or of the tool that a call calls."""
     inner = given.get(form)
     name = inner.get("name") if isinstance(inner, Mapping) else None
     return name if isinstance(name, str) else ""
 
 
 def _first_choice(parts: list[Any]) -> list[Any]:
-    """Give the parts of the first choice, of an answer that had several."""
+    """Return the parts of the first choice, of an answer that had several."""
     return [
         {key: part[key] for key in part if key != "choice"} if isinstance(part, dict) else part
         for part in parts

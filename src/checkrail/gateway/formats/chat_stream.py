@@ -149,7 +149,7 @@ def written_stream(body: Body, *, usage: bool) -> Iterator[bytes]:
 
 
 def asks_usage(params: Mapping[str, Any]) -> bool:
-    """Say whether a request asks for usage at the end of its stream."""
+    """Return whether a request asks for usage at the end of its stream."""
     options = params.get("stream_options")
     return isinstance(options, Mapping) and bool(options.get("include_usage"))
 
@@ -164,7 +164,7 @@ def asking_usage(body: Body) -> Body:
 
 
 def _speaks(chunk: Body) -> bool:
-    """Say whether a piece tells anything of an answer."""
+    """Return whether a piece tells anything of an answer."""
     given = chunk.get("choices")
     choices = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
     told = [one.get(name) for one in choices for name in ("delta", "message")]

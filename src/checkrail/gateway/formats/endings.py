@@ -31,7 +31,7 @@ CALLING = frozenset({"function_call", "tool_calls", "tool_use"})
 
 
 def finish_reason(stop: str | None, *, calls: bool) -> str:
-    """Give a stop reason as the chat API has it, true to whether tools are called."""
+    """Return a stop reason as the chat API has it, true to whether tools are called."""
     reason = FINISHES.get(stop or "stop", stop or "stop")
     if reason in CALLING and not calls:
         return "stop"
@@ -39,7 +39,7 @@ def finish_reason(stop: str | None, *, calls: bool) -> str:
 
 
 def stop_reason(stop: str | None, *, calls: bool) -> str:
-    """Give a stop reason as the messages API has it, true to whether tools are called."""
+    """Return a stop reason as the messages API has it, true to whether tools are called."""
     reason = STOPS.get(stop or "stop", stop or "end_turn")
     if reason == "tool_use" and not calls:
         return "end_turn"
@@ -76,7 +76,7 @@ COUNTED = ("input_tokens", "output_tokens", "total_tokens")
 
 
 def counts_differ(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
-    """Say whether tokens were counted anew; what they cost is nobody's but ours."""
+    """Return whether tokens were counted anew; what they cost is nobody's but ours."""
     was = before or {}
     return after is not None and any(was.get(name) != after.get(name) for name in COUNTED)
 

@@ -28,7 +28,7 @@ class Gathered(ABC):
 
     @abstractmethod
     def _body(self) -> Body:
-        """Give what has come as an answer that comes at once."""
+        """Return what has come as an answer that comes at once."""
 
     @property
     def message(self) -> AssistantMessage:

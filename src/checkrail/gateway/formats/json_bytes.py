@@ -36,7 +36,7 @@ def read_object(data: bytes | str, what: str) -> dict[str, Any]:
 
 
 def is_json(data: bytes) -> bool:
-    """Say whether this is JSON, however it may be read."""
+    """Return whether this is JSON, however it may be read."""
     try:
         json.loads(data)
     except (ValueError, RecursionError):
@@ -45,7 +45,7 @@ def is_json(data: bytes) -> bool:
 
 
 def names_twice(text: str) -> bool:
-    """Say whether this is JSON of which an object has a name twice."""
+    """Return whether this is JSON of which an object has a name twice."""
     try:
         json.loads(text, object_pairs_hook=_object)
     except _TwiceError:

@@ -77,7 +77,7 @@ def written_answer(
 def placed_blocks(
     content: Sequence[Mapping[str, Any]], before: AssistantMessage, after: AssistantMessage
 ) -> list[Placed]:
-    """Give the blocks that are left of an answer, and where they stood."""
+    """Return the blocks that are left of an answer, and where they stood."""
     came = [Placed(block, place) for place, block in enumerate(content)]
     said = [placed for placed in came if placed.block.get("type") != "tool_use"]
     uses = [placed for placed in came if placed.block.get("type") == "tool_use"]

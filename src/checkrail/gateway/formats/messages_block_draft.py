@@ -72,7 +72,7 @@ class BlockDraft:
         return touched
 
     def whole(self) -> Body:
-        """Give the block as it stands in a whole answer."""
+        """Return the block as it stands in a whole answer."""
         block = dict(self._start)
         for name, growing in self._fields.items():
             if name == "input":
@@ -92,7 +92,7 @@ class BlockDraft:
             return text
 
     def passed(self, name: str) -> str:
-        """Give what the caller has of a field that is a text."""
+        """Return what the caller has of a field that is a text."""
         start = self._start.get(name)
         growing = self._fields.get(name)
         return (start if isinstance(start, str) else "") + (growing.passed if growing else "")
@@ -152,7 +152,7 @@ def _delta(index: int, name: str, text: str) -> bytes:
 
 
 def _texts(block: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Give the fields of a block that come in pieces."""
+    """Return the fields of a block that come in pieces."""
     found: list[tuple[str, str]] = []
     match block:
         case {"type": "text", "text": str(text)}:

@@ -72,7 +72,7 @@ def use_of(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def placed_parts(came: Sequence[Placed], before: Sequence[Any], after: Any) -> list[Placed]:
-    """Give the blocks of parts that hooks changed; `before` is how `came` was shown to them.
+    """Return the blocks of parts that hooks changed; `before` is how `came` was shown to them.
 
     A signed thought that was changed is left out: nobody takes it with a signature that is wrong.
     """

@@ -22,7 +22,7 @@ def unreadable(what: str, error: Exception) -> UnreadableError:
 
 
 def reported(error: Any) -> str:
-    """Say what a provider reported in place of an answer."""
+    """Return what a provider reported in place of an answer."""
     told = error.get("message") if isinstance(error, Mapping) else error
     said = shortened(told) if isinstance(told, str) and told else "no message"
     return f"the model's API reported an error: {said}"

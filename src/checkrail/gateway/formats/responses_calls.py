@@ -77,7 +77,7 @@ ABOUT_ITSELF = frozenset(
 
 
 def calling_of(item: Item) -> Calling | None:
-    """Say how an item calls a tool that the caller is to run; None if it does not.
+    """Return how an item calls a tool that the caller is to run; None if it does not.
 
     A type that nobody knows is such a call if it is named like one and waits for an answer.
     """
@@ -94,7 +94,7 @@ def calling_of(item: Item) -> Calling | None:
 
 
 def runs_at_provider(item: Item) -> bool:
-    """Say whether the provider runs a call that callers run elsewhere."""
+    """Return whether the provider runs a call that callers run elsewhere."""
     environment = item.get("environment")
     if isinstance(environment, Mapping) and item["type"] == "shell_call":
         return environment.get("type") == "container_reference"
@@ -102,17 +102,17 @@ def runs_at_provider(item: Item) -> bool:
 
 
 def call_id(item: Item, calling: Calling) -> str:
-    """Give the id by which the answer to a call names it."""
+    """Return the id by which the answer to a call names it."""
     return str(item.get(calling.id) or item.get("id") or "")
 
 
 def tool_of(item: Item, calling: Calling) -> str:
-    """Give the name of the tool that an item calls, or an empty text."""
+    """Return the name of the tool that an item calls, or an empty text."""
     return calling.tool or str(item.get("name") or "")
 
 
 def arguments_of(item: Item, calling: Calling) -> Any:
-    """Give the arguments of a call: an object, or a text that should be JSON."""
+    """Return the arguments of a call: an object, or a text that should be JSON."""
     match calling.style:
         case "fields":
             return {name: value for name, value in item.items() if name not in ABOUT_ITSELF}
@@ -123,7 +123,7 @@ def arguments_of(item: Item, calling: Calling) -> Any:
 
 
 def arguments_text(item: Item, calling: Calling) -> str:
-    """Give the arguments of a call as a JSON text; what came as one stays as it is."""
+    """Return the arguments of a call as a JSON text; what came as one stays as it is."""
     found = arguments_of(item, calling)
     return found if isinstance(found, str) else write_text(plain(found))
 

@@ -146,7 +146,7 @@ class Draft:
 
 
 def items_in(response: Mapping[str, Any]) -> Iterator[Item]:
-    """Give the items of an answer. Raises `UnreadableError`."""
+    """Yield the items of an answer. Raises `UnreadableError`."""
     output = response.get("output") or ()
     if not isinstance(output, list | tuple):
         raise UnreadableError("`output` of the answer should be a list")

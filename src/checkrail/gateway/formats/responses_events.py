@@ -101,7 +101,7 @@ class EventWriter:
 
 
 def _begun(item: Item) -> Mapping[str, Any]:
-    """Give an item as it is told of before anything of it is told."""
+    """Return an item as it is told of before anything of it is told."""
     begun = dict(item)
     if "status" in item:
         begun["status"] = "in_progress"

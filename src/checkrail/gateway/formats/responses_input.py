@@ -43,7 +43,7 @@ def messages_of(body: Mapping[str, Any]) -> list[Message]:
 
 
 def items_of(body: Mapping[str, Any]) -> list[Item]:
-    """Give the items of a request; a text is what its user says."""
+    """Return the items of a request; a text is what its user says."""
     given = body.get("input")
     if given is None:
         return []
@@ -85,7 +85,7 @@ def _call(item: Item, calling: Calling) -> Message:
 
 
 def _beside(item: Item, calling: Calling) -> dict[str, Any]:
-    """Give the fields of a call that the shape of a message does not know."""
+    """Return the fields of a call that the shape of a message does not know."""
     known = {"type", "id", "call_id", "name", calling.field}
     fields = ABOUT_ITSELF if calling.style == "fields" else item.keys()
     return {name: item[name] for name in item if name in fields and name not in known}

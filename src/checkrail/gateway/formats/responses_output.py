@@ -155,7 +155,7 @@ def _stop(response: Mapping[str, Any], *, refused: bool) -> str | None:
 
 
 def same(before: AssistantMessage, after: AssistantMessage) -> bool:
-    """Say whether a caller would be told the same."""
+    """Return whether a caller would be told the same."""
     return _told(before) == _told(after)
 
 
@@ -198,7 +198,7 @@ class Changing:
         return new_plan(said_in(self.items), self.after.content, gone, len(self.had))
 
     def _left(self) -> Iterator[Item | None]:
-        """Give the items with the calls as they are to be, None for those that are left out."""
+        """Yield the items with the calls as they are to be, None for those that are left out."""
         read = iter(self.before.tool_calls)
         wanted = {call.id: call for call in self.after.tool_calls}
         then, now_texts = unparsed_in(self.before), unparsed_in(self.after)
@@ -220,7 +220,7 @@ class Changing:
                 yield rewritten(item, calling, now.name, args)
 
     def _arguments(self, item: Item, calling: Calling, was: ToolCall, now: ToolCall) -> Any:
-        """Give the arguments of a call as they are to be; they may be a text that is no JSON."""
+        """Return the arguments of a call as they are to be; they may be a text that is no JSON."""
         if now.args != was.args:
             return now.args
         then, text = (unparsed_in(each).get(was.id) for each in (self.before, self.after))
@@ -305,7 +305,7 @@ def written_response(
 
 
 def ending(message: AssistantMessage) -> dict[str, Any]:
-    """Say how an answer ended that hooks changed, or gave."""
+    """Return how an answer ended that hooks changed, or gave."""
     reason = message.stop_reason
     if reason not in INCOMPLETE:
         return {"status": "completed", "error": None, "incomplete_details": None}

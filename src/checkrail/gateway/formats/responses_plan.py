@@ -39,19 +39,19 @@ class Plan:
     _before: dict[int, list[Any]] = field(default_factory=dict)
 
     def touches(self, place: int) -> bool:
-        """Say whether anything in the item at this place changes."""
+        """Return whether anything in the item at this place changes."""
         return any(spot[0] == place for spot in (*self.otherwise, *self._within))
 
     def instead(self, place: int, index: int | None, part: Any = None) -> Any:
-        """Give what is said there now."""
+        """Return what is said there now."""
         return self.otherwise.get((place, index), part)
 
     def within(self, place: int, index: int) -> list[Any]:
-        """Give what is added behind a part, in the same message."""
+        """Return what is added behind a part, in the same message."""
         return self._within.get((place, index), [])
 
     def before(self, place: int) -> list[Any]:
-        """Give what is added ahead of the item at this place."""
+        """Return what is added ahead of the item at this place."""
         return self._before.get(place, [])
 
     def add(

@@ -30,7 +30,7 @@ Message = Mapping[str, Any]
 
 
 def is_result(item: Item) -> bool:
-    """Say whether an item answers a call that the caller was to run."""
+    """Return whether an item answers a call that the caller was to run."""
     type_ = item.get("type")
     if type_ == FOUND:
         return not runs_at_provider(item)
@@ -38,7 +38,7 @@ def is_result(item: Item) -> bool:
 
 
 def result_id(item: Item) -> str:
-    """Give the id of the call that an item answers."""
+    """Return the id of the call that an item answers."""
     return str(item.get("call_id") or item.get("id") or "")
 
 
@@ -69,7 +69,7 @@ def _content(item: Item) -> Any:
 
 
 def _failed(item: Item) -> bool:
-    """Say whether the API marks this as an error; most of its items cannot say so."""
+    """Return whether the API marks this as an error; most of its items cannot say so."""
     if item["type"] == "apply_patch_call_output":
         return item.get("status") == "failed"
     if item["type"] != "shell_call_output" or not isinstance(item.get("output"), list):

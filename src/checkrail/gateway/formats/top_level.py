@@ -38,7 +38,7 @@ def opened(body: Body) -> FrozenDict[str, Any]:
 
 
 def _objects(raw: Body) -> Iterator[Mapping[str, Any]]:
-    """Give the objects that make up a request, without what is somebody's own in them."""
+    """Yield the objects that make up a request, without what is somebody's own in them."""
     yield raw
     for name in CONVERSATION:
         listed = raw.get(name)
@@ -60,7 +60,7 @@ def _check_spelling(given: Mapping[str, Any]) -> None:
 
 
 def objects_in(raw: Body, name: str) -> list[Any]:
-    """Give a list of objects, which may be absent."""
+    """Return a list of objects, which may be absent."""
     found = raw.get(name)
     if found is None:
         return []
@@ -70,7 +70,7 @@ def objects_in(raw: Body, name: str) -> list[Any]:
 
 
 def tool_names(tools: Iterable[Any]) -> frozenset[str]:
-    """Give the names of the tools of a request, whatever their types."""
+    """Return the names of the tools of a request, whatever their types."""
     found = (
         inner.get("name")
         for tool in tools
@@ -82,7 +82,7 @@ def tool_names(tools: Iterable[Any]) -> frozenset[str]:
 
 
 def params_of(raw: Body, apart: Container[str]) -> dict[str, Any]:
-    """Give all the fields that are no part of the conversation."""
+    """Return all the fields that are no part of the conversation."""
     return {name: raw[name] for name in raw if name not in OURS and name not in apart}
 
 

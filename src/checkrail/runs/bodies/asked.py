@@ -67,7 +67,7 @@ def _read(given: list[Any], what: str) -> list[dict[str, Any]]:
 
 
 def _message(given: Any, where: str) -> dict[str, Any]:
-    """Give a message in our words, whichever of LangChain's forms it was left in."""
+    """Return a message in our words, whichever of LangChain's forms it was left in."""
     if isinstance(given, dict) and given.get("role") in ROLES:
         return given
     from langchain_core.messages import convert_to_openai_messages

@@ -104,7 +104,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _environment(work: Work) -> dict[str, str]:
-    """Give what a program is told of its run."""
+    """Return what a program is told of its run."""
     told = {
         "CHECKRAIL_RUN_ID": work.run_id,
         "CHECKRAIL_IDEMPOTENCY_KEY": work.idempotency_key,
@@ -114,7 +114,7 @@ def _environment(work: Work) -> dict[str, str]:
 
 
 def _told(work: Work) -> tuple[list[str], bytes]:
-    """Give the words of a command, and what it is told on its input."""
+    """Return the words of a command, and what it is told on its input."""
     agent = work.agent
     given = plain(work.parameters)
     if agent.parameters_as != "arguments":

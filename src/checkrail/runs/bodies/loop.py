@@ -98,14 +98,14 @@ def _detail(name: str) -> str:
 
 
 def _scope(work: Work) -> Scope:
-    """Give the scope of the run, with what it carries for its tools."""
+    """Return the scope of the run, with what it carries for its tools."""
     if not work.context:
         return work.scope
     return work.scope.bind(metadata={**work.scope.context.metadata, RUN_SCOPE: work.context})
 
 
 def _output(agent: Agent, response: AgentResponse) -> Any:
-    """Give what an agent answered: data if it has a schema, unless a hook said something else."""
+    """Return what an agent answered: data if it has a schema, unless a hook said something else."""
     stopped = response.stop_reason == "stop" and response.output is None
     if agent.output is None or stopped:
         return text_of(response.content)

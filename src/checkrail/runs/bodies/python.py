@@ -150,7 +150,7 @@ def _by_names(
 
 
 def _plain(output: Any, fn: Callable[..., Any]) -> Any:
-    """Give what was returned as JSON data, or say what of it is none."""
+    """Return what was returned as JSON data, or say what of it is none."""
 
     def refuse(value: Any) -> NoReturn:
         problem = f"{_name(fn)} returned data of type {type(value).__qualname__}, which is no JSON"

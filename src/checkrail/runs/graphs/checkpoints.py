@@ -56,7 +56,7 @@ _MIGRATING = 7_236_518_234_907
 
 
 def is_postgres(url: str | Path) -> bool:
-    """Say whether a URL is PostgreSQL's; everything else is a SQLite file."""
+    """Return whether a URL is PostgreSQL's; everything else is a SQLite file."""
     return bool(_DRIVER.match(str(url)))
 
 

@@ -17,7 +17,7 @@ log = logging.getLogger("checkrail.runs.graphs")
 
 
 def schemas(graph: Graph, graph_id: str) -> dict[str, Any]:
-    """Give the JSON Schemas of a graph; those that cannot be told are none."""
+    """Return the JSON Schemas of a graph; those that cannot be told are none."""
     context = _told(graph_id, "context", graph.get_context_jsonschema, lambda: _context(graph))
     return {
         "graph_id": graph_id,
@@ -42,7 +42,7 @@ def schemas(graph: Graph, graph_id: str) -> dict[str, Any]:
 
 
 async def drawing(graph: Graph, *, xray: bool | int = False) -> dict[str, Any]:
-    """Give the nodes and edges of a graph, with those of its subgraphs down to a depth."""
+    """Return the nodes and edges of a graph, with those of its subgraphs down to a depth."""
     drawn = (await graph.aget_graph(xray=xray)).to_json()
     for node in drawn["nodes"]:
         if isinstance(node.get("data"), dict):
@@ -53,7 +53,7 @@ async def drawing(graph: Graph, *, xray: bool | int = False) -> dict[str, Any]:
 async def subgraphs(
     graph: Graph, graph_id: str, namespace: str | None = None, *, recurse: bool = False
 ) -> dict[str, dict[str, Any]]:
-    """Give the schemas of a graph's subgraphs, by namespace."""
+    """Return the schemas of a graph's subgraphs, by namespace."""
     found = graph.aget_subgraphs(namespace=namespace, recurse=recurse)
     return {name: schemas(subgraph, graph_id) async for name, subgraph in found}  # type: ignore[arg-type]
 

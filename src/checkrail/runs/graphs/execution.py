@@ -76,7 +76,7 @@ async def execute(graph: Graph, request: GraphRequest, emit: Emit) -> GraphOutco
 
 
 async def _given(graph: Graph, request: GraphRequest) -> Any:
-    """Give the input, or none where a run goes on from its own checkpoint after a crash."""
+    """Return the input, or none where a run goes on from its own checkpoint after a crash."""
     saver, thread_id, run_id = graph.checkpointer, request.thread_id, request.run_id
     if saver and request.resume_from_checkpoint:
         if await latest_of_run(saver, thread_id, run_id):
@@ -222,7 +222,7 @@ async def _outcome(graph: Graph, watch: _Watch, request: GraphRequest) -> GraphO
 
 
 def _values(seen: tuple[Any, Any] | None) -> Any:
-    """Give the last values, as they were written if they were, without the interrupts in them."""
+    """Return the last values, as they were written if they were, without the interrupts in them."""
     if seen is None:
         return None
     data, shown = seen

@@ -102,7 +102,7 @@ async def built(factory: Factory, opening: Opening) -> AsyncIterator[Graph]:
 
 
 def compiled(found: Any) -> Graph | None:
-    """Give a graph that is ready to run, if it is one or can be compiled to one."""
+    """Return a graph that is ready to run, if it is one or can be compiled to one."""
     from langgraph.graph import StateGraph
     from langgraph.pregel import Pregel
 
@@ -142,7 +142,7 @@ def _hints(make: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _taken(parameter: inspect.Parameter, hint: Any, name: str) -> str:
-    """Say what a parameter takes, by its annotation, else by its name, else the config."""
+    """Return what a parameter takes, by its annotation, else by its name, else the config."""
     said = str(getattr(hint, "__name__", "")) + str(hint)
     if any(word in said for word in ("ServerRuntime", "_ExecutionRuntime", "_ReadRuntime")):
         return "runtime"

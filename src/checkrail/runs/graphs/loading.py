@@ -116,7 +116,7 @@ class Graphs:
         access: str = "threads.create_run",
         context: Any = None,
     ) -> AsyncIterator[Graph]:
-        """Give a graph for one piece of work; a factory makes its own, and cleans up after it.
+        """Yield a graph for one piece of work; a factory makes its own, and cleans up after it.
 
         `access` says what for, in the words of `langgraph_sdk.runtime`.
         """

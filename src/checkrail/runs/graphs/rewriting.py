@@ -48,7 +48,7 @@ async def stopped_with(graph: Graph, thread_id: str, update: Mapping[str, Any] |
 
 
 async def _standing(graph: Graph, thread_id: str) -> tuple[CheckpointTuple | None, dict[str, Any]]:
-    """Give a thread's last checkpoint, and its values with what finished after it."""
+    """Return a thread's last checkpoint, and its values with what finished after it."""
     saver: Any = graph.checkpointer
     saved = await saver.aget_tuple(config_at(thread_id))
     state = await graph.aget_state(config_at(thread_id))

@@ -143,7 +143,7 @@ def _error(error: Any) -> str | None:
 def config_at(
     thread_id: str, checkpoint: Checkpoint | None = None, metadata: Mapping[str, Any] | None = None
 ) -> RunnableConfig:
-    """Give the config that names a thread, or one of its checkpoints."""
+    """Return the config that names a thread, or one of its checkpoints."""
     given = checkpoint or {}
     addressed = {key: given[key] for key in _COORDINATES if given.get(key)}
     config: RunnableConfig = {

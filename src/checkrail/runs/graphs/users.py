@@ -62,7 +62,7 @@ class GraphUser(Mapping[str, Any]):
 
 
 def graph_user(user: Any) -> Any:
-    """Give a user as graphs expect one."""
+    """Return a user as graphs expect one."""
     return user if user is None or isinstance(user, GraphUser) else GraphUser(user)
 
 

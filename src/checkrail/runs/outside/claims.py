@@ -47,7 +47,7 @@ _OURS = ("webhook", "feedback_keys")
 
 
 def fitting(parts: Parts, told: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Give what says whether a runner has what a run needs, which is `kind/agent/tags`.
+    """Return what says whether a runner has what a run needs, which is `kind/agent/tags`.
 
     It carries out agents that it knows; those that were made over HTTP it is sent.
     """
@@ -71,7 +71,7 @@ def fitting(parts: Parts, told: Mapping[str, Any]) -> Callable[[str], bool]:
 
 
 def can_be_sent(agent: Entry) -> bool:
-    """Say whether an agent's blueprint is all that carrying it out takes."""
+    """Return whether an agent's blueprint is all that carrying it out takes."""
     return agent.made_over_http and agent.config.kind == AUTONOMOUS
 
 
@@ -109,7 +109,7 @@ def _claim(parts: Parts, row: Row, history: list[Any]) -> dict[str, Any]:
 
 
 def points(parts: Parts, scope: Scope, agent: Entry | None) -> dict[str, str]:
-    """Give the points at which hooks stand, and the most that those can do, as a lane.
+    """Return the points at which hooks stand, and the most that those can do, as a lane.
 
     Agents that are tools of this one have hooks of their own, which hold in it too.
     """
@@ -126,7 +126,7 @@ def points(parts: Parts, scope: Scope, agent: Entry | None) -> dict[str, str]:
 
 
 def _lanes(scope: Scope, point: str) -> set[Lane]:
-    """Give the lanes of a point in which hooks act."""
+    """Return the lanes of a point in which hooks act."""
     chain = scope.chain(point)
     if chain is None:
         return set()
@@ -151,7 +151,7 @@ def _beneath(parts: Parts, agent: Entry, known: set[str]) -> set[str]:
 
 
 def _said_on(reads: Reads, row: Row) -> list[Any]:
-    """Give the conversation on a run's thread so far."""
+    """Return the conversation on a run's thread so far."""
     if row["temporary"]:
         return []
     thread = threads.get(reads, row["thread_id"])

@@ -169,7 +169,7 @@ def add_events(
 
 
 def ended_by(kept: Mapping[str, Any], row: Row) -> Outcome | None:
-    """Give the end of a run that did not come to a result; None: it did."""
+    """Return the end of a run that did not come to a result; None: it did."""
     report = kept.get("ended")
     if report is None:
         return None

@@ -63,7 +63,7 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 def _ability(runner: Row, asked: Asked) -> Hashable:
-    """Say what a runner can take: those that can take the same are woken one after the other."""
+    """Return what a runner can take: those that can take the same are woken one after the other."""
     told = runner["told"]
     if asked.room <= 0:  # only what its own runs wait for
         return str(runner["worker_id"])
@@ -108,7 +108,7 @@ class Runners:
         }
 
     async def listed(self) -> list[dict[str, Any]]:
-        """Give all who are heard of, with the runs that they hold."""
+        """Return all who are heard of, with the runs that they hold."""
         now = self._parts.database.now()
 
         def find(reads: Reads) -> list[tuple[Row, list[str]]]:

@@ -97,7 +97,7 @@ class Told:
     approval: Mapping[str, Any] | None = None
 
     def outcome(self) -> Outcome | None:
-        """Give the decision as a hook says it; None: go on."""
+        """Return the decision as a hook says it; None: go on."""
         reason = self.reason
         if self.decision is Decision.BLOCK:
             return Block(reason, self.status or 403, self.code, self.retry_after)

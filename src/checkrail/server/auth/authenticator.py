@@ -61,10 +61,10 @@ class Authenticator(ABC):
 
     @abstractmethod
     async def authenticate(self, scope: Scope, receive: Receive) -> Caller:
-        """Say who is calling, or raise `Unauthenticated` or `Forbidden`; also for WebSockets."""
+        """Return who is calling, or raise `Unauthenticated` or `Forbidden`; also for WebSockets."""
 
     def decides(self, resource: str, action: str) -> bool:  # noqa: ARG002 - an Auth object asks
-        """Say whether handlers rule over this, so that the owners' rule does not."""
+        """Return whether handlers rule over this, so that the owners' rule does not."""
         return False
 
     async def authorize(
@@ -86,7 +86,7 @@ class Authenticator(ABC):
         return Access(self.rows_of(caller, resource, action), wanted)
 
     def rows_of(self, caller: Caller, resource: str, action: str) -> str | None:
-        """Say whose rows a caller may touch; None is everybody's.
+        """Return whose rows a caller may touch; None is everybody's.
 
         Assistants are there for all, and changed by who made them. The store has no owners.
         """

@@ -62,7 +62,7 @@ class Caller:
         return self.user.permissions
 
     def may(self, needs: Needs) -> bool:
-        """Say whether the role is enough; a runner's is enough for a runner's routes only."""
+        """Return whether the role is enough; a runner's is enough for a runner's routes only."""
         return self.role in _MAY[needs]
 
     def check_role(self, needs: Needs, what: str = "This") -> None:

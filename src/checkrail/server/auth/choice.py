@@ -58,7 +58,7 @@ class WithRunnerKeys(Authenticator):
         return await asked.authenticate(scope, receive)
 
     def decides(self, resource: str, action: str) -> bool:
-        """Say whether handlers rule over this."""
+        """Return whether handlers rule over this."""
         return self.others.decides(resource, action)
 
     async def _handled(

@@ -53,14 +53,14 @@ class Cors:
         return middleware
 
     def names(self, origin: str) -> bool:
-        """Say whether an origin was named; `*` names nobody."""
+        """Return whether an origin was named; `*` names nobody."""
         regex = self.allow_origin_regex
         return origin in self.allow_origins or bool(
             regex and compile_pattern(regex).fullmatch(origin)
         )
 
     def allows(self, origin: str) -> bool:
-        """Say whether pages of an origin may call."""
+        """Return whether pages of an origin may call."""
         return "*" in self.allow_origins or self.names(origin)
 
 

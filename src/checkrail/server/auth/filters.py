@@ -27,7 +27,7 @@ def normal(given: object) -> Filter:
 
 
 def matches(wanted: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> bool:
-    """Say whether metadata holds what a filter wants; nothing wanted is always held."""
+    """Return whether metadata holds what a filter wants; nothing wanted is always held."""
     return _matches(normal(wanted), metadata or {})
 
 

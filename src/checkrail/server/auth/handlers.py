@@ -25,7 +25,7 @@ Handler = Callable[..., Any]
 
 
 def authenticate_handler(auth: Auth) -> Handler:
-    """Give the handler that says who is calling."""
+    """Return the handler that says who is calling."""
     handler: Handler | None = auth._authenticate_handler  # noqa: SLF001 - kept stable for servers
     if handler is None:
         raise AuthConfigError(
@@ -36,7 +36,7 @@ def authenticate_handler(auth: Auth) -> Handler:
 
 
 def wanted_parameters(handler: Handler) -> frozenset[str]:
-    """Say which parameters a handler takes, and refuse those that nobody could fill."""
+    """Return which parameters a handler takes, and refuse those that nobody could fill."""
     parameters = inspect.signature(handler).parameters.values()
     named = [
         each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)

@@ -41,7 +41,7 @@ class KeyStore(Protocol):
     """Where keys are kept."""
 
     async def find(self, digest: str) -> KeyRow | None:
-        """Give the key that has this digest."""
+        """Return the key that has this digest."""
 
 
 def new_key() -> NewKey:
@@ -51,7 +51,7 @@ def new_key() -> NewKey:
 
 
 def digest_of(token: str) -> str:
-    """Give what is kept of a token."""
+    """Return what is kept of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

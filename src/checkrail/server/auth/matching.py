@@ -49,7 +49,7 @@ class Rules:
             self._add(rule)
 
     def find(self, method: str, path: str) -> Found:
-        """Give the rule for a request; where several fit, the one with the most text in it."""
+        """Return the rule for a request; where several fit, the one with the most text in it."""
         segments = path.split("/")[1:]
         wanted = "GET" if method == "HEAD" else method
         known: set[str] = set()
@@ -61,7 +61,7 @@ class Rules:
         return Found(None, tuple(sorted(known - {SOCKET})), ours=ours)
 
     def has(self, method: str, template: str) -> bool:
-        """Say whether a route of an app has its rule; the names in its path do not matter."""
+        """Return whether a route of an app has its rule; the names in its path do not matter."""
         node: _Node | None = self._root
         for segment in template.split("/")[1:]:
             if node is None:

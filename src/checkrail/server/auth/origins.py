@@ -11,7 +11,7 @@ __all__ = ["check_binding", "headers_of", "host_of", "is_loopback", "netloc_of"]
 
 
 def headers_of(scope: Scope, name: bytes) -> list[str]:
-    """Give every value that a header was sent with."""
+    """Return every value that a header was sent with."""
     return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
 
 

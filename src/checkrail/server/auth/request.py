@@ -30,7 +30,7 @@ class RequestHeaders(dict[bytes, bytes]):
         return super().__contains__(_key(name) if isinstance(name, str) else name)
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """Give a header, or the default."""
+        """Return a header, or the default."""
         try:
             return self[name]
         except KeyError:
@@ -71,7 +71,7 @@ class Rewind:
 
 
 async def _body(request: HTTPConnection) -> Any:
-    """Give the parsed body; None where there is none, and where it is not JSON."""
+    """Return the parsed body; None where there is none, and where it is not JSON."""
     if not isinstance(request, Request):
         return None
     try:

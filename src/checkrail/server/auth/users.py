@@ -51,7 +51,7 @@ def _fields(returned: Any) -> dict[str, Any]:
 
 
 def _attributes(returned: Any) -> dict[str, Any]:
-    """Give what a user object carries beside the fields that everybody knows."""
+    """Return what a user object carries beside the fields that everybody knows."""
     if dataclasses.is_dataclass(returned) and not isinstance(returned, type):
         names = [field.name for field in dataclasses.fields(returned)]
         return {name: getattr(returned, name) for name in names}

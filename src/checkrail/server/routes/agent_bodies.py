@@ -35,7 +35,7 @@ class Blueprint(BaseModel):
     enabled: bool | None = None
 
     def said(self) -> dict[str, Any]:
-        """Give everything that was said; what is null was said to be nothing."""
+        """Return everything that was said; what is null was said to be nothing."""
         return self.model_dump(exclude_unset=True)
 
 

@@ -38,7 +38,7 @@ Name = Annotated[str, Path(max_length=255, pattern=r"^[^\x00]*$")]
 
 
 def made_of(served: Services) -> MadeAgents:
-    """Give the agents that were made over HTTP."""
+    """Return the agents that were made over HTTP."""
     if served.made is None:  # pragma: no cover - every server has them
         raise InvalidError("this server makes no agents")
     return served.made
@@ -69,7 +69,7 @@ async def list_agents(request: Request, served: Served) -> Response:
 
 @router.get("/agents/{name}", responses=AGENT)
 async def get_agent(request: Request, served: Served, name: Name) -> Response:
-    """Give an agent; who made it also sees the secret that signs what its http hooks send."""
+    """Return an agent; who made it also sees the secret that signs what its http hooks send."""
     caller = await _found(request, served, name, "read")
     return Json(_shown_to(caller, made_of(served), name))
 
@@ -193,7 +193,7 @@ def _owner(row: Row | None) -> str | None:
 
 
 def visible_names(reads: Reads, names: list[str], access: Access) -> set[str]:
-    """Say which agents a filter lets through: it is about the assistants that stand for them."""
+    """Return which agents a filter lets through: it is about the assistants that stand for them."""
     if access.filter is None:
         return set(names)
     found = {name: assistants.get(reads, own_assistant(name)) for name in names}

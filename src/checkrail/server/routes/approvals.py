@@ -130,7 +130,7 @@ async def list_approvals(
 
 @router.get("/approvals/{approval_id}", responses=ONE)
 async def get_approval(request: Request, served: Served, approval_id: UUID) -> Response:
-    """Give a question, with the value that it is about."""
+    """Return a question, with the value that it is about."""
     return Json(approval_json(await _found(request, served, approval_id, "read")))
 
 
@@ -187,6 +187,6 @@ async def _found(request: Request, served: Services, approval_id: UUID, action: 
 
 
 def approval_json(row: Row) -> dict[str, Any]:
-    """Give a question as clients see it."""
+    """Return a question as clients see it."""
     told = {name: row[name] for name in _TOLD}
     return told | {"hook": hook_of(row)} | {name: when(row[name]) for name in _TIMES}

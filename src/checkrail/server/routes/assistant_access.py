@@ -17,7 +17,7 @@ from checkrail.store.rows import Row
 
 
 def id_of(assistant_id: str) -> str:
-    """Give the id of an assistant that is named by its id, or by the agent that it stands for."""
+    """Return the id of an assistant that is named by its id, or by the agent that it stands for."""
     try:
         return str(UUID(assistant_id))
     except ValueError:

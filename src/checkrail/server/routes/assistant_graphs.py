@@ -30,7 +30,7 @@ async def draw_graph(
     assistant_id: str,
     xray: Annotated[Depth | bool | None, Query()] = None,
 ) -> Response:
-    """Give the nodes and edges of an assistant's graph; `xray` says how deep into subgraphs."""
+    """Return the nodes and edges of an assistant's graph; `xray` says how deep into subgraphs."""
     caller, row = await found(request, served, assistant_id, "read")
     if (agent := _plain_agent(served, row)) is not None:
         return Json(_drawing(agent))
@@ -40,7 +40,7 @@ async def draw_graph(
 
 @router.get("/assistants/{assistant_id}/schemas", responses=TOLD)
 async def get_schemas(request: Request, served: Served, assistant_id: str) -> Response:
-    """Give the JSON Schemas of what an assistant's graph, or other agent, takes and gives."""
+    """Return the JSON Schemas of what an assistant's graph, or other agent, takes and gives."""
     caller, row = await found(request, served, assistant_id, "read")
     if (agent := _plain_agent(served, row)) is not None:
         return Json(_schemas(agent))
@@ -55,7 +55,7 @@ async def list_subgraphs(
     assistant_id: str,
     recurse: Annotated[bool, Query()] = False,
 ) -> Response:
-    """Give the schemas of the subgraphs of an assistant's graph."""
+    """Return the schemas of the subgraphs of an assistant's graph."""
     return await _subgraphs(request, served, assistant_id, None, recurse=recurse)
 
 
@@ -67,7 +67,7 @@ async def get_subgraphs(
     namespace: str,
     recurse: Annotated[bool, Query()] = False,
 ) -> Response:
-    """Give the schemas of one subgraph, and of what is in it if asked."""
+    """Return the schemas of one subgraph, and of what is in it if asked."""
     return await _subgraphs(request, served, assistant_id, namespace, recurse=recurse)
 
 
@@ -83,7 +83,7 @@ async def _subgraphs(
 
 
 def _plain_agent(served: Services, row: Row) -> Entry | None:
-    """Give the agent of an assistant if it is no graph."""
+    """Return the agent of an assistant if it is no graph."""
     agent = served.catalogue.get(row["graph_id"])
     return None if agent is None or agent.config.kind == GRAPH else agent
 

@@ -138,7 +138,7 @@ async def _wanted(
 
 @router.get("/assistants/{assistant_id}", responses=ONE)
 async def get_assistant(request: Request, served: Served, assistant_id: str) -> Response:
-    """Give an assistant, by its id or the name of its agent."""
+    """Return an assistant, by its id or the name of its agent."""
     _, row = await found(request, served, assistant_id, "read")
     return Json(assistant_json(row))
 

@@ -96,7 +96,7 @@ async def list_all_runs(
 
 @router.get("/runs/{run_id}", responses=WHOLE_RUN)
 async def get_run_by_id(request: Request, served: Served, run_id: UUID) -> Response:
-    """Give a run, what it came to, and what is owed for it."""
+    """Return a run, what it came to, and what is owed for it."""
     row = await find_run(request, served, run_id, "read")
     owed = await served.database.read(lambda reads: deliveries.of_run(reads, row["run_id"]))
     whole = caller_of(request).is_admin
@@ -105,7 +105,7 @@ async def get_run_by_id(request: Request, served: Served, run_id: UUID) -> Respo
 
 
 def _delivery(row: Row, *, whole: bool) -> dict[str, Any]:
-    """Give what is owed; why a hook's delivery failed is for who sees it `whole`."""
+    """Return what is owed; why a hook's delivery failed is for who sees it `whole`."""
     owed = row["status"] == "owed"
     error = row["last_error"]
     if error is not None and row["kind"] != "webhook" and not whole:
@@ -122,7 +122,7 @@ def _delivery(row: Row, *, whole: bool) -> dict[str, Any]:
 async def list_records(
     request: Request, served: Served, run_id: UUID, after: After = 0, limit: Limit = 1000
 ) -> Response:
-    """Give the records of a run's hooks in order, those `after` a number."""
+    """Return the records of a run's hooks in order, those `after` a number."""
     row = await find_run(request, served, run_id, "read")
     found = _records(served, row["run_id"], after, limit)
     listed = _listed(found, whole=caller_of(request).is_admin)
@@ -168,7 +168,7 @@ async def follow_run(
 async def _frames(
     served: Services, run_id: str, after: int, *, anew: bool, whole: bool
 ) -> AsyncIterator[bytes]:
-    """Give the events of a run; what hooks did before there was a run to tell of comes first."""
+    """Yield the events of a run; what hooks did before there was a run to tell of comes first."""
     if anew:
         await served.runs.parts.log.flush()
         found = await served.database.read(lambda reads: records.before_run(reads, run_id))

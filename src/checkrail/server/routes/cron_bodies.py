@@ -79,7 +79,7 @@ class _CronOptions(RunOptions):
         return plain_json(given)
 
     def named(self) -> dict[str, Any]:
-        """Give the options of runs that were said, as they were said."""
+        """Return the options of runs that were said, as they were said."""
         said = self.model_dump(include={*RunOptions.model_fields}, exclude_unset=True)
         return {name: value for name, value in said.items() if value is not None}
 

@@ -16,7 +16,7 @@ from checkrail.store.rows import Row
 
 
 def next_run(row: Mapping[str, Any], now: float) -> float | None:
-    """Say when a cron is next; an unreadable schedule is refused, also of one that is off."""
+    """Return when a cron is next; an unreadable schedule is refused, also of one that is off."""
     following = next_time(row["schedule"], row["timezone"], now)
     if following is None or not row["enabled"]:
         return None
@@ -24,7 +24,7 @@ def next_run(row: Mapping[str, Any], now: float) -> float | None:
 
 
 def new_row(body: NewCron, value: Mapping[str, Any], now: float) -> Row:
-    """Give the row of a cron as the auth handlers left it, without its owner and next time."""
+    """Return the row of a cron as the auth handlers left it, without its owner and next time."""
     metadata = value["metadata"] or {}
     stateless = value["thread_id"] is None
     assistant_id = str(value["assistant_id"])
@@ -50,7 +50,7 @@ def _seconds(when: datetime | None) -> float | None:
 
 
 def new_times(row: Row, body: CronChange, now: float) -> dict[str, Any]:
-    """Give what changes of when a cron runs; what is not touched keeps its next time."""
+    """Return what changes of when a cron runs; what is not touched keeps its next time."""
     told = {"schedule": body.schedule, "timezone": body.timezone, "enabled": body.enabled}
     values: dict[str, Any] = {key: value for key, value in told.items() if value is not None}
     if "end_time" in body.model_fields_set:

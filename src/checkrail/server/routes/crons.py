@@ -142,7 +142,7 @@ def _missing(cron_id: UUID) -> NotFoundError:
 
 @router.get("/runs/crons/{cron_id}", responses=ONE)
 async def get_cron(request: Request, served: Served, cron_id: UUID) -> Response:
-    """Give a cron."""
+    """Return a cron."""
     return Json(_shown(await _found(request, served, cron_id, "read", {"metadata": {}})))
 
 
@@ -243,7 +243,7 @@ async def count_crons(request: Request, served: Served, body: CronsWanted) -> Re
 async def _wanted(
     request: Request, served: Services, body: CronsWanted, **page: int
 ) -> tuple[dict[str, Any], Any, Access]:
-    """Say which crons: whose columns are the same, and what their metadata holds."""
+    """Return which crons: whose columns are the same, and what their metadata holds."""
     known = None if body.assistant_id is None else UUID(id_of(str(body.assistant_id)))
     value: dict[str, Any] = {
         "assistant_id": known,

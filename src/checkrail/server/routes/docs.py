@@ -24,19 +24,19 @@ _HEADERS = {
 
 @router.get("/docs")
 async def show_docs() -> Response:
-    """Give the page."""
+    """Return the page."""
     return _file("page.html")
 
 
 @router.get("/docs/page.js")
 async def get_docs_script() -> Response:
-    """Give the script of the page."""
+    """Return the script of the page."""
     return _file("page.js")
 
 
 @router.get("/docs/page.css")
 async def get_docs_style() -> Response:
-    """Give the style of the page."""
+    """Return the style of the page."""
     return _file("page.css")
 
 

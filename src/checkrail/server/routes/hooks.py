@@ -34,7 +34,7 @@ async def list_hooks(request: Request, served: Served) -> Response:
 
 @router.get("/hooks/{name}", responses=HOOK)
 async def get_hook(request: Request, served: Served, name: Name) -> Response:
-    """Give a named hook."""
+    """Return a named hook."""
     made = await _made(request, served, "read")
     if name in made.defined_in_files:
         return Json(file_hook_json(name, made.defined_in_files[name]))

@@ -91,7 +91,7 @@ async def stream_events(
 
 
 def _leaves_marks(connection: HTTPConnection) -> bool:
-    """Say whether a stream notes what was watched; one who only reads leaves no trace."""
+    """Return whether a stream notes what was watched; one who only reads leaves no trace."""
     return caller_of(connection).may("member")
 
 

@@ -65,7 +65,7 @@ async def _found(request: Request, served: Services, ids: tuple[UUID, UUID], act
 
 
 def result_of(row: Row) -> bytes:
-    """Give what a run came to: its values, with what it waits for, or its error."""
+    """Return what a run came to: its values, with what it waits for, or its error."""
     if row["status"] in ("error", "timeout"):
         error = {"error": row["error_type"] or "Error", "message": row["error"] or ""}
         return jsons.dumps({"__error__": error})
@@ -255,7 +255,7 @@ async def list_runs(
 
 @router.get("/threads/{thread_id}/runs/{run_id}", responses=RUN)
 async def get_run(request: Request, served: Served, thread_id: UUID, run_id: UUID) -> Response:
-    """Give a run."""
+    """Return a run."""
     return Json(run_json(await _found(request, served, (thread_id, run_id), "read")))
 
 

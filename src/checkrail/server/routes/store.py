@@ -127,7 +127,7 @@ async def get_item(
     namespace: Annotated[Text, Query()] = "",
     refresh_ttl: Annotated[bool | None, Query()] = None,
 ) -> Response:
-    """Give an item, by its namespace with dots between the labels; null if there is none."""
+    """Return an item, by its namespace with dots between the labels; null if there is none."""
     labels = tuple(namespace.split(".")) if namespace else ()
     value: dict[str, Any] = {"namespace": labels, "key": key}
     caller = await _ask(request, served, "get", value)

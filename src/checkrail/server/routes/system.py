@@ -34,7 +34,7 @@ async def ok(served: Served, check_db: Annotated[bool, Query()] = False) -> Resp
 
 @router.get("/info")
 async def info(request: Request, served: Served) -> Response:
-    """Give the version of the server and what it can do, and to who may see them, its agents."""
+    """Return the version of the server and what it can do, and to who may see them, its agents."""
     told: dict[str, Any] = {
         "version": version("checkrail"),
         "langgraph_py_version": version("langgraph"),
@@ -59,7 +59,7 @@ async def _visible_agents(request: Request, served: Services) -> list[str]:
 
 @router.get("/metrics")
 async def metrics(served: Served) -> Response:
-    """Give the metrics of this process for Prometheus."""
+    """Return the metrics of this process for Prometheus."""
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
     registry = served.extras.get("metrics")

@@ -32,7 +32,7 @@ async def found(
 
 
 def visible(row: Row, access: Access) -> bool:
-    """Say whether a caller may touch a thread."""
+    """Return whether a caller may touch a thread."""
     mine = access.owner in (None, row["owner"])
     return mine and (access.filter is None or matches(access.filter, row["metadata"]))
 

@@ -162,7 +162,7 @@ class StateChange(_Body):
     checkpoint_id: Text | None = None
 
     def place(self) -> Place | None:
-        """Give the checkpoint, whichever way it was said."""
+        """Return the checkpoint, whichever way it was said."""
         if self.checkpoint is None and self.checkpoint_id is not None:
             return Place(checkpoint_id=self.checkpoint_id)
         return self.checkpoint
@@ -201,7 +201,7 @@ class HistoryWanted(_Body):
 
 
 def extracted(shown: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-    """Give what is at some paths of a thread, by the names that the client chose."""
+    """Return what is at some paths of a thread, by the names that the client chose."""
     return {name: _at(shown, path) for name, path in paths.items()}
 
 

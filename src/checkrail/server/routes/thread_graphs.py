@@ -43,7 +43,7 @@ async def graph_of(served: Services, row: Row) -> ThreadGraph | None:
 
 
 def is_graph(served: Services, name: str) -> bool:
-    """Say whether an agent is a graph, as one is taken for that the server does not have."""
+    """Return whether an agent is a graph, as one is taken for that the server does not have."""
     agent = served.catalogue.get(name)
     return agent is None or agent.config.kind == GRAPH
 
@@ -87,7 +87,7 @@ async def opened(
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Say what LangGraph found wrong with a place in a thread's history."""
+    """Yield what LangGraph found wrong with a place in a thread's history."""
     try:
         yield
     except ValueError as error:
@@ -98,7 +98,7 @@ def reading() -> Iterator[None]:
 
 @contextmanager
 def writing(name: str) -> Iterator[None]:
-    """Say what a graph found wrong with values that a client wrote: its own code judges them."""
+    """Yield what a graph found wrong with values that a client wrote: its own code judges them."""
     import psycopg
 
     try:

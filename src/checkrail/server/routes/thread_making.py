@@ -42,7 +42,7 @@ def kept(metadata: Any) -> dict[str, Any]:
 
 
 def default_ttl(served: Services) -> Ttl | None:
-    """Give the time to live that the config says."""
+    """Return the time to live that the config says."""
     said = served.config.checkpointer.ttl or {}
     minutes = said.get("default_ttl")
     return Ttl(ttl=minutes, strategy=said.get("strategy", "delete")) if minutes else None
@@ -56,7 +56,7 @@ def ttl_of(given: Ttl | float | dict[str, Any] | None) -> Ttl | None:
 
 
 def ttl_columns(ttl: Ttl | None, now: float) -> dict[str, Any]:
-    """Give the columns of a time to live that begins now."""
+    """Return the columns of a time to live that begins now."""
     if ttl is None:
         return {"ttl_minutes": None, "ttl_strategy": None, "expires_at": None}
     expires = now + ttl.ttl * _MINUTE
@@ -64,7 +64,7 @@ def ttl_columns(ttl: Ttl | None, now: float) -> dict[str, Any]:
 
 
 def ttl_json(row: Row) -> dict[str, Any] | None:
-    """Give the time to live of a thread."""
+    """Return the time to live of a thread."""
     if row["ttl_minutes"] is None:
         return None
     told = {"strategy": row["ttl_strategy"], "ttl_minutes": row["ttl_minutes"]}
@@ -93,7 +93,7 @@ async def with_past(served: Services, row: Row, supersteps: list[Superstep], use
 
 
 async def copied_metadata(served: Services, source: Row) -> dict[str, Any]:
-    """Give the metadata of a copy, which has no run that would tell its graph."""
+    """Return the metadata of a copy, which has no run that would tell its graph."""
     named = await graph_of(served, source)
     told = {} if named is None else {"graph_id": named.name, "assistant_id": named.assistant_id}
     known = {key: value for key, value in told.items() if value is not None}
@@ -103,7 +103,7 @@ async def copied_metadata(served: Services, source: Row) -> dict[str, Any]:
 def copy_of(
     source: Row, thread_id: str, owner: str, metadata: dict[str, Any], ttl: Ttl | None
 ) -> dict[str, Any]:
-    """Give the row of a copy."""
+    """Return the row of a copy."""
     now = time.time()
     same = {name: source[name] for name in ("values", "interrupts", "error")}
     status = "idle" if source["status"] == "busy" else source["status"]

@@ -59,7 +59,7 @@ async def get_state(
     subgraphs: Subgraphs = False,
     select: Select = None,
 ) -> Response:
-    """Give where a thread stands; one that never ran has an empty state."""
+    """Return where a thread stands; one that never ran has an empty state."""
     return await _shown(request, served, thread_id, None, select, subgraphs=subgraphs)
 
 
@@ -72,7 +72,7 @@ async def get_state_at(
     subgraphs: Subgraphs = False,
     select: Select = None,
 ) -> Response:
-    """Give where a thread stood at a checkpoint."""
+    """Return where a thread stood at a checkpoint."""
     place = Place(checkpoint_id=checkpoint_id)
     return await _shown(request, served, thread_id, place, select, subgraphs=subgraphs)
 
@@ -81,7 +81,7 @@ async def get_state_at(
 async def get_state_at_checkpoint(
     request: Request, served: Served, thread_id: UUID, body: StateWanted
 ) -> Response:
-    """Give where a thread, or a subgraph within it, stood at a checkpoint."""
+    """Return where a thread, or a subgraph within it, stood at a checkpoint."""
     return await _shown(
         request, served, thread_id, body.checkpoint, body.select, subgraphs=body.subgraphs
     )
@@ -181,7 +181,7 @@ async def _shown(
 
 
 async def _state(graph: Any, row: Row, place: Place | None, *, subgraphs: bool) -> dict[str, Any]:
-    """Give the state at a place; LangGraph shows an empty one where there is no checkpoint."""
+    """Return the state at a place; LangGraph shows an empty one where there is no checkpoint."""
     with reading():
         told = await state.get_state(graph, row["thread_id"], _said(place), subgraphs=subgraphs)
     if place is not None and place.checkpoint_id and told["created_at"] is None:

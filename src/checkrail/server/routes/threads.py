@@ -99,7 +99,7 @@ def _check_room(served: Services, caller: Caller, row: Row, reads: Reads) -> Non
 
 
 async def _existing(served: Services, thread_id: str, value: dict[str, Any], access: Access) -> Row:
-    """Give the thread that has an id already, if the caller may see it and wants it."""
+    """Return the thread that has an id already, if the caller may see it and wants it."""
     row = await served.database.read(lambda reads: threads.get(reads, thread_id))
     if row is None or value["if_exists"] != "do_nothing" or not visible(row, access):
         raise ConflictError(
@@ -124,7 +124,7 @@ async def search_threads(request: Request, served: Served, body: ThreadSearch) -
 
 
 def _unread(body: ThreadSearch) -> set[str]:
-    """Say which large columns a search needs not read."""
+    """Return which large columns a search needs not read."""
     if not body.select:
         return set()
     paths = [*body.select, *(body.extract or {}).values()]
@@ -209,7 +209,7 @@ async def get_thread(
     thread_id: UUID,
     include: Annotated[list[str] | None, Query()] = None,
 ) -> Response:
-    """Give a thread; `include=ttl` tells its time to live as well."""
+    """Return a thread; `include=ttl` tells its time to live as well."""
     _, row = await found(request, served, thread_id, "read")
     wanted = {name.strip() for told in include or () for name in told.split(",")} - {""}
     if unknown := wanted - {"ttl"}:

@@ -54,7 +54,7 @@ def _key(block: Block, at: int) -> Hashable:
 
 
 def opened(block: Block) -> Block:
-    """Say what a block will be, without what it will hold."""
+    """Return what a block will be, without what it will hold."""
     kind = str(block.get("type"))
     if kind in _FINAL:
         kept = {key: block[key] for key in ("id", "name", "index") if block.get(key) is not None}
@@ -71,7 +71,7 @@ def opened(block: Block) -> Block:
 
 
 def delta_of(block: Block) -> Block | None:
-    """Say what a piece adds to its block; None if it adds nothing that grows."""
+    """Return what a piece adds to its block; None if it adds nothing that grows."""
     growing = _GROWS.get(str(block.get("type")))
     if growing is None:
         data = block.get("data")

@@ -87,7 +87,7 @@ def _params(number: int, method: str, given: Any) -> BaseModel | Subscription:
 
 
 def _problems(method: str, error: ValidationError) -> str:
-    """Say where and what is wrong, and not what was sent: it may be private."""
+    """Return where and what is wrong, and not what was sent: it may be private."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     told = (f"{'.'.join(map(str, one['loc'])) or 'params'}: {one['msg']}" for one in found)
     return f"{method}: {'; '.join(told)}"

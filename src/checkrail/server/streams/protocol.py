@@ -28,12 +28,12 @@ _LOST = "the attempt was lost; the run goes on in another"
 
 
 def cursor_of(thread_seq: int) -> int:
-    """Give the number that comes after every envelope of a stored event, and before the next."""
+    """Return the number that comes after every envelope of a stored event, and before the next."""
     return thread_seq * SLOTS + SLOTS - 1
 
 
 def thread_seq_of(cursor: int) -> int:
-    """Give the stored event that an envelope's number belongs to."""
+    """Return the stored event that an envelope's number belongs to."""
     return cursor // SLOTS
 
 

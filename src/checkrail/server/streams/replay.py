@@ -23,7 +23,7 @@ class ThreadFacts:
 
 
 def replay_from(subscription: Subscription, thread: ThreadFacts) -> int:
-    """Give the cursor after which a stream is served: what has a greater number is sent.
+    """Return the cursor after which a stream is served: what has a greater number is sent.
 
     A client that says what it has gets the rest. One that does not is either the first to hear
     of a quick run that it has just started, or comes back to a thread before it starts the next:

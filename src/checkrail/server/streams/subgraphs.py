@@ -122,7 +122,7 @@ class Subgraphs:
 
 
 def ending(data: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Say how a run ended in the words of a lifecycle: every bad end is `failed`.
+    """Return how a run ended in the words of a lifecycle: every bad end is `failed`.
 
     A run that was stopped is `interrupted` in its public status like one that waits for a person,
     but nobody can go on with it, and a client would wait for ever.
