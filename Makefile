@@ -9,8 +9,10 @@ ROUNDS ?= 20
 MODE ?= kills
 BIN := .venv/bin
 
-# Each folder there has its requirements.txt, and in tests.txt what pytest is to run in it.
+# Each folder there has its requirements.txt, and in tests.txt what pytest is to run in it. Those with
+# a package.json need packages of npm as well.
 ADAPTERS := $(patsubst tests_adapters/%/requirements.txt,%,$(wildcard tests_adapters/*/requirements.txt))
+IN_NODE := $(patsubst tests_adapters/%/package.json,%,$(wildcard tests_adapters/*/package.json))
 
 # Checks take one core, so the tests of the engine go beside them. Each prints when it has ended,
 # where make knows how to.
@@ -63,7 +65,7 @@ test-imports: .venv/synced
 test-engine: .venv/synced
 	$(BIN)/pytest -n auto --dist loadfile tests/engine --cov=checkrail.engine --cov-branch --cov-fail-under=100
 
-test-adapters: $(ADAPTERS:%=.envs/%/synced) .envs/javascript/node_modules/synced ## tests of packages that need environments of their own
+test-adapters: $(ADAPTERS:%=.envs/%/synced) $(IN_NODE:%=.envs/%/node_modules/synced) .envs/aider/synced ## tests of packages that need environments of their own
 	set -e; for name in $(ADAPTERS); do \
 		echo "$$name:"; .envs/$$name/bin/python -m pytest @tests_adapters/$$name/tests.txt; done
 
@@ -114,10 +116,18 @@ clean: ## remove everything that make and the tools made
 
 .envs/javascript/synced: tests_adapters/langgraph_server/requirements.txt
 
-# Below the environment, which takes this with it when it is made anew.
-.envs/javascript/node_modules/synced: tests_adapters/javascript/package-lock.json .envs/javascript/synced | node
-	cp tests_adapters/javascript/package.json tests_adapters/javascript/package-lock.json .envs/javascript
-	npm ci --prefix .envs/javascript --ignore-scripts --no-audit --no-fund
+# An agent whose own requirements leave no room for ours.
+.envs/aider/synced: tests_adapters/coding_agents/aider.txt | python $(UV)
+	$(UV) venv --quiet --clear .envs/aider
+	$(UV) pip install --quiet --python .envs/aider/bin/python -r $<
+	@touch $@
+
+# Below the environment, which takes this with it when it is made anew. Of the scripts that packages
+# bring to finish their installation, those run that a folder names under `finish`.
+.envs/%/node_modules/synced: tests_adapters/%/package-lock.json .envs/%/synced | node
+	cp tests_adapters/$*/package.json tests_adapters/$*/package-lock.json .envs/$*
+	npm ci --prefix .envs/$* --ignore-scripts --no-audit --no-fund
+	npm run --prefix .envs/$* --if-present finish
 	@touch $@
 
 .tools/bin/uv: | python
@@ -131,5 +141,5 @@ python:
 
 node:
 	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && npm --version >/dev/null 2>&1 || { \
-		echo "The clients in tests_adapters/javascript need Node.js 20 or newer and npm, but node is: $$(node --version 2>&1)" >&2; \
+		echo "The clients in $(IN_NODE:%=tests_adapters/%) need Node.js 20 or newer and npm, but node is: $$(node --version 2>&1)" >&2; \
 		echo "Install them from https://nodejs.org or your system's packages, then: make $(MAKECMDGOALS)" >&2; exit 1; }

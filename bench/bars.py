@@ -12,6 +12,9 @@ from server import ServerResults
 from server_history import MANY
 from server_reference import ReferenceResults
 
+RESENDS = {"105 kB": 6, "1 MB": 4, "5 MB": 4}
+"""How much hooks may cost beside none when 200 messages of so much are sent again."""
+
 
 @dataclass(frozen=True)
 class Bar:
@@ -45,7 +48,18 @@ def judge(
         _ratio("5 hooks that suspend", 2.8, suspending, full, 5),
         Bar("import checkrail", 100, " ms", startup_ms[startup.IMPORT]),
         Bar("checkrail --help", 150, " ms", startup_ms[startup.HELP]),
-        Bar("checkrail check, beside --help", 6, "×", _check_ratio(startup_ms)),
+        Bar(
+            "checkrail check, beside --help",
+            6,
+            "×",
+            _beside(startup.HELP, startup.CHECK, startup_ms),
+        ),
+        Bar(
+            "checkrail serve up again, beside its frameworks' import",
+            2.1,
+            "×",
+            _beside(startup.FRAMEWORKS, startup.SERVE, startup_ms),
+        ),
     ]
 
 
@@ -77,11 +91,22 @@ def judge_server(found: ServerResults) -> list[Bar]:
 def judge_gateway(found: GatewayResults) -> list[Bar]:
     """Without hooks; of one client and many, the worse counts."""
     [way] = [each for each in found.ways if each.name == NO_HOOKS]
+    crowd = found.histories.crowd
     return [
         Bar("gateway, CPU a request of 10 kB", 1.5, " ms", max(way.cpu, way.crowded_cpu)),
         Bar("gateway, CPU a chunk of a stream", 0.1, " ms", way.chunk_cpu),
         Bar("gateway, first byte after the upstream's", 5, " ms", way.first_byte_added),
+        *(_judge_resend(found, size, limit) for size, limit in RESENDS.items()),
+        Bar("somebody small beside first 5 MB, added CPU", 50, " ms", crowd.beside - crowd.alone),
+        Bar(f"{crowd.streams} streams of 1 MB requests, memory", 400, " MB", crowd.memory_mb),
     ]
+
+
+def _judge_resend(found: GatewayResults, size: str, limit: float) -> Bar:
+    [each] = [
+        each for each in found.histories.growth if (each.size, each.hooks) == (size, "redact")
+    ]
+    return Bar(f"resend of {size}, redact and a policy beside none", limit, "×", each.ratio)
 
 
 def _judge_database(database: str, found: ServerResults) -> list[Bar]:
@@ -89,7 +114,7 @@ def _judge_database(database: str, found: ServerResults) -> list[Bar]:
     [memory] = [each for each in found.memory if each.database == database]
     [first] = [e for e in found.first_events if (e.database, e.clients) == (database, 1)]
     growth = max(each.ratio for each in found.growth if each.database == database)
-    added = max(each.server_cpu - each.floor_cpu for each in loads)
+    added = max(each.server_cpu - each.same_cpu for each in loads)
     return [
         Bar(f"{database}: server beside the bare graph", 2, "×", max(e.ratio for e in loads)),
         Bar(f"{database}: CPU that the server adds to a run", 5, " ms", added),
@@ -106,9 +131,9 @@ def _judge_beside_reference(found: ReferenceResults) -> list[Bar]:
     return [Bar(what.format(each), 0.8, "×", ratios.get(each)) for each in SERVER_DATABASES]
 
 
-def _check_ratio(startup_ms: dict[str, float | None]) -> float | None:
-    check, help_ms = startup_ms[startup.CHECK], startup_ms[startup.HELP]
-    return None if check is None or help_ms is None else check / help_ms
+def _beside(floor: str, name: str, startup_ms: dict[str, float | None]) -> float | None:
+    floor_ms, found = startup_ms[floor], startup_ms[name]
+    return None if floor_ms is None or found is None else found / floor_ms
 
 
 def _ratio(what: str, limit: float, timings: Sequence[Timing], name: str, hooks: int) -> Bar:

@@ -10,6 +10,7 @@ from time import perf_counter
 
 from environments import last_line
 from gateway_clients import ask, stream
+from gateway_histories import HistoryResults, measure_histories
 from gateway_processes import gateway, litellm, litellm_python, upstream
 from gateway_upstream import CHUNKS
 from processes import run
@@ -49,6 +50,7 @@ class Way:
 @dataclass(frozen=True)
 class GatewayResults:
     ways: list[Way]
+    histories: HistoryResults
     litellm: str | None = None  # its version
     not_measured: tuple[str, ...] = ()
 
@@ -71,7 +73,8 @@ def measure_gateway(*, with_peers: bool) -> GatewayResults:
             except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
                 missing.append(f"{name}: not measured: {last_line(error)}")
         asyncio.run(_measure(paths))
-        return GatewayResults([path.way(paths[0]) for path in paths], version, tuple(missing))
+        ways = [path.way(paths[0]) for path in paths]
+    return GatewayResults(ways, measure_histories(), version, tuple(missing))
 
 
 def _version() -> str:

@@ -9,7 +9,7 @@ from time import perf_counter
 KEY = f"sk-{secrets.token_hex(32)}"
 SIZE = 10_000
 _TEXT = "What is to be said of this? " * 400
-_HEAD = (
+HEAD = (
     "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {}\r\n"
     "content-type: application/json\r\ncontent-length: {}\r\n\r\n"
 )
@@ -25,7 +25,7 @@ def _request(**more: object) -> bytes:
     asked = {"model": "model-1", "messages": [{"role": "system", "content": _TEXT[:share]}, *turns]}
     body = json.dumps({**asked, **more}).encode()
     body += b" " * (SIZE - len(body))
-    return _HEAD.format(KEY, len(body)).encode() + body
+    return HEAD.format(KEY, len(body)).encode() + body
 
 
 PLAIN = _request()
@@ -60,10 +60,15 @@ async def _client(one: Callable, port: int, number: int) -> list[float]:
 async def _plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> float:
     began = perf_counter()
     writer.write(PLAIN)
+    await read_answer(reader)
+    return perf_counter() - began
+
+
+async def read_answer(reader: asyncio.StreamReader) -> None:
+    """Read the answer to a plain request to its end."""
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     body = await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
     assert b"A word or two." in body, (head, body)
-    return perf_counter() - began
 
 
 async def _streamed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> float:

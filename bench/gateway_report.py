@@ -1,6 +1,7 @@
 """The gateway's results as a table."""
 
 from gateway import CLIENTS, DIRECT, READERS, GatewayResults, Way
+from gateway_histories import MESSAGES
 from gateway_upstream import CHUNKS
 
 Table = list[list[str]]
@@ -10,6 +11,7 @@ def gateway_tables(results: GatewayResults) -> dict[str, Table]:
     return {
         "In front of a model: requests of 10 kB": _requests(results),
         f"In front of a model: streams of {CHUNKS} chunks": _streams(results),
+        f"In front of a model: {MESSAGES} messages that are sent again": _histories(results),
     }
 
 
@@ -56,6 +58,14 @@ def _streams(results: GatewayResults) -> Table:
         for way in results.ways
     ]
     return [["", "first byte", "added", "CPU a chunk"], *rows]
+
+
+def _histories(results: GatewayResults) -> Table:
+    rows = [
+        [each.size, each.hooks, _millis(each.first), _millis(each.resend), f"{each.ratio:.1f}×"]
+        for each in results.histories.growth
+    ]
+    return [["", "hooks", "CPU, first time", "CPU, each time after", "beside none"], *rows]
 
 
 def _millis(amount: float) -> str:

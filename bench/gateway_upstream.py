@@ -7,6 +7,9 @@ import json
 CHUNKS = 100
 GONE = (asyncio.IncompleteReadError, ConnectionError)
 PACE = 0.002  # seconds between two chunks, so that they do not come as one
+STAYS = b'"user":"stays"'
+"""In requests whose stream goes on until they leave."""
+PATIENCE = 600.0  # seconds
 _COMMON = {"id": "chatcmpl-1", "created": 1750000000, "model": "model-1"}
 _USAGE = {"prompt_tokens": 2500, "completion_tokens": 100, "total_tokens": 2600}
 
@@ -52,14 +55,16 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             if head.startswith(b"get "):  # somebody asks for a list of models
                 writer.write(NOTHING)
             elif b'"stream":true' in body.replace(b'": ', b'":'):
-                await _stream(writer, counted=b"include_usage" in body)
+                await _stream(writer, counted=b"include_usage" in body, stays=STAYS in body)
             else:
                 writer.write(ANSWER)
             await writer.drain()
 
 
-async def _stream(writer: asyncio.StreamWriter, *, counted: bool) -> None:
+async def _stream(writer: asyncio.StreamWriter, *, counted: bool, stays: bool) -> None:
     writer.write(HEAD + FIRST)
+    if stays:
+        await asyncio.sleep(PATIENCE)
     for _ in range(CHUNKS - 2):
         await asyncio.sleep(PACE)
         writer.write(WORD)

@@ -2,7 +2,7 @@
 
 import asyncio
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from server_reference import ReferenceResults, measure_beside_reference
 from server_runners import Pickup, measure_pickups
 
 DATABASES = ("SQLite", "PostgreSQL")
+CHECKPOINTERS = ("official", "server")
 CLIENTS = (1, 8, 32)
 ROUNDS = 9
 BURST = 64
@@ -38,9 +39,11 @@ class Load:
     database: str
     mode: str
     clients: int
-    floor_cpu: float
+    floor_cpu: float  # with LangGraph's own checkpointer
+    same_cpu: float  # with the server's
     server_cpu: float
-    ratio: float
+    ratio: float  # to the former
+    same_ratio: float
     rate: float  # runs a second
     p50: float
     p99: float
@@ -83,8 +86,10 @@ def measure_server(*, with_peers: bool) -> ServerResults:
     found = ServerResults([], [], [], [], [])
     with places() as both:
         for place in both:
-            with floor(place) as bare, server(place) as served:
-                asyncio.run(_measure(place, bare, served, found))
+            with ExitStack() as started:
+                floors = [started.enter_context(floor(place, each)) for each in CHECKPOINTERS]
+                served = started.enter_context(server(place))
+                asyncio.run(_measure(place, floors, served, found))
                 if place.url:
                     found.pickups.extend(measure_pickups(served.port))
             found.growth.extend(grown(place))
@@ -112,14 +117,15 @@ def _made(path: Path) -> Path:
     return path
 
 
-async def _measure(place: Place, bare: Floor, served: Served, found: ServerResults) -> None:
+async def _measure(place: Place, floors: list[Floor], served: Served, found: ServerResults) -> None:
     start = served.rss_mb
-    bare.cpu_seconds(WARM_UP, 8)
+    for bare in floors:
+        bare.cpu_seconds(WARM_UP, 8)
     await wait_for_runs(served.port, STATELESS, WARM_UP, 8)
     ways = [_Way(mode, clients) for mode in (STATELESS, THREAD) for clients in CLIENTS]
     for _ in range(ROUNDS):  # a while in which others keep the machine busy spoils no way alone
         for way in ways:
-            await way.burst(bare, served)
+            await way.burst(floors, served)
     found.loads.extend(way.load(place.name) for way in ways)
     found.first_events.extend([await _first_event(place.name, served, n) for n in CLIENTS])
     done = WARM_UP + BURST * ROUNDS * len(ways) + BURST * len(CLIENTS)
@@ -134,14 +140,14 @@ class _Way:
     def __init__(self, mode: str, clients: int) -> None:
         self.mode = mode
         self.clients = clients
-        self.floors: list[float] = []
+        self.floors: list[list[float]] = []
         self.servers: list[float] = []
         self.seconds: list[float] = []
         self.clock = 0.0
 
-    async def burst(self, bare: Floor, served: Served) -> None:
-        """Let the bare graph and then the server do the same number of runs."""
-        self.floors.append(bare.cpu_seconds(BURST, self.clients) / BURST * 1000)
+    async def burst(self, floors: list[Floor], served: Served) -> None:
+        """Let the bare graphs and then the server do the same number of runs."""
+        self.floors.append([e.cpu_seconds(BURST, self.clients) / BURST * 1000 for e in floors])
         cpu, began = served.cpu_seconds, perf_counter()
         self.seconds += await wait_for_runs(served.port, self.mode, BURST, self.clients)
         self.clock += perf_counter() - began
@@ -149,17 +155,23 @@ class _Way:
 
     def load(self, database: str) -> Load:
         """Give what was found; a ratio is of one round."""
-        pairs = zip(self.servers, self.floors, strict=True)
+        official, same = zip(*self.floors, strict=True)
         return Load(
             database=database,
             mode=self.mode,
             clients=self.clients,
-            floor_cpu=statistics.median(self.floors),
+            floor_cpu=statistics.median(official),
+            same_cpu=statistics.median(same),
             server_cpu=statistics.median(self.servers),
-            ratio=statistics.median(cost / base for cost, base in pairs),
+            ratio=_median_ratio(self.servers, official),
+            same_ratio=_median_ratio(self.servers, same),
             rate=len(self.seconds) / self.clock,
             **_percentiles(self.seconds),
         )
+
+
+def _median_ratio(costs: Sequence[float], floors: Sequence[float]) -> float:
+    return statistics.median(cost / base for cost, base in zip(costs, floors, strict=True))
 
 
 async def _first_event(database: str, served: Served, clients: int) -> FirstEvent:

@@ -67,9 +67,9 @@ QUERIES: dict[str, Callable[[Tx], object]] = {
     "get a run": lambda tx: runs.get(tx, "run-77"),
     "list the runs of a thread": lambda tx: runs.search(tx, thread_id="thread-1"),
     "list somebody's runs": lambda tx: runs.search(tx, owner=_OWNER),
-    "list threads": lambda tx: threads.search(tx, threads.Wanted(), Page()),
+    "list threads": lambda tx: threads.search(tx, threads.ThreadQuery(), Page()),
     "claim a run": _claim,
-    "look for runs that lost their worker": lambda tx: runs.orphans(tx, ["dead"], "worker"),
+    "look for runs that lost their worker": lambda tx: runs.find_orphans(tx, ["dead"], "worker"),
 }
 
 

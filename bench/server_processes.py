@@ -30,9 +30,9 @@ class Place:
     folder: Path
     url: str | None = None
 
-    @property
-    def checkpoints(self) -> str:
-        return self.url or str(self.folder / "floor.db")
+    def checkpoints(self, checkpointer: str) -> str:
+        """Return where the bare graph keeps its checkpoints, beside the server's own."""
+        return self.url or str(self.folder / f"{checkpointer}.db")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -103,8 +103,10 @@ class Floor:
 
 
 @contextmanager
-def floor(place: Place) -> Iterator[Floor]:
-    command = [sys.executable, "-m", "server_floor", place.checkpoints]
+def floor(place: Place, checkpointer: str) -> Iterator[Floor]:
+    """Start the bare graph with a checkpointer: `official` or the `server`'s."""
+    where = place.checkpoints(checkpointer)
+    command = [sys.executable, "-m", "server_floor", where, checkpointer]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, env=place.environment, text=True, **pipes) as process:
         yield Floor(process)

@@ -5,8 +5,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import urllib.request
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
+
+from server_processes import free_port
 
 ROUNDS = 15
 UNCACHED = ("PYTHONDONTWRITEBYTECODE",)
@@ -19,6 +24,8 @@ IMPORT = "import checkrail"
 USE = "from checkrail import Hooks"
 HELP = "checkrail --help"
 CHECK = "checkrail check"
+FRAMEWORKS = "import fastapi, sqlalchemy"
+SERVE = "checkrail serve, killed and up again"
 
 SMALL_FILE = """
 hooks:
@@ -29,50 +36,83 @@ hooks:
       block: Transfers over 1000 need the finance desk
 """
 
+SMALL_PROJECT = f"""
+agents:
+  support: {{ model: {{ provider: scripted, replies: [It is on its way.] }} }}
+{SMALL_FILE}
+"""
+
 
 def startup_times() -> dict[str, float | None]:
     """Median milliseconds of each command, in turns; None where one does not run."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "checkrail.yaml"
+        file = Path(folder) / "hooks.yaml"
         file.write_text(SMALL_FILE)
+        (Path(folder) / "checkrail.yaml").write_text(SMALL_PROJECT)
         return _startup_times(file)
 
 
 def _startup_times(file: Path) -> dict[str, float | None]:
-    commands = {
-        PYTHON: [sys.executable, "-c", "pass"],
-        IMPORT: [sys.executable, "-c", IMPORT],
-        USE: [sys.executable, "-c", USE],
-        HELP: [str(COMMAND), "--help"],
-        CHECK: [str(COMMAND), "check", str(file)],
+    python = partial(_milliseconds, [sys.executable, "-c"])
+    command = partial(_milliseconds, [str(COMMAND)])
+    starts = {
+        PYTHON: partial(python, "pass"),
+        IMPORT: partial(python, IMPORT),
+        USE: partial(python, USE),
+        HELP: partial(command, "--help"),
+        CHECK: partial(command, "check", str(file)),
+        FRAMEWORKS: partial(python, FRAMEWORKS),
+        SERVE: partial(_milliseconds_to_answer, file.parent),
     }
-    running = {name: command for name, command in commands.items() if _runs(command)}
+    running = {name: start for name, start in starts.items() if _runs(start)}
     samples: dict[str, list[float]] = {name: [] for name in running}
     for _ in range(ROUNDS):
-        for name, command in running.items():
-            samples[name].append(_milliseconds(command))
-    return {
-        name: statistics.median(samples[name]) if name in running else None for name in commands
-    }
+        for name, start in running.items():
+            samples[name].append(start())
+    return {name: statistics.median(samples[name]) if name in running else None for name in starts}
 
 
-def _runs(command: list[str]) -> bool:
-    """Whether a command succeeds. It also leaves the bytecode cached."""
+def _runs(start: Callable[[], float]) -> bool:
+    """Whether a command succeeds. It also leaves the bytecode cached, and a server's tables."""
     try:
-        _start(command)
+        start()
     except (OSError, subprocess.CalledProcessError):
         return False
     return True
 
 
-def _milliseconds(command: list[str]) -> float:
+def _milliseconds(command: list[str], *arguments: str) -> float:
     started = perf_counter()
-    _start(command)
+    with _process([*command, *arguments]) as process:
+        pass
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, process.args)
     return (perf_counter() - started) * 1000
 
 
-def _start(command: list[str]) -> None:
+def _milliseconds_to_answer(project: Path) -> float:
+    """How long a server takes until it answers. It is killed, so the next one starts after that."""
+    port = free_port()
+    started = perf_counter()
+    with _process([str(COMMAND), "serve", "--config", str(project), "--port", str(port)]) as server:
+        while not _answers(port):
+            if server.poll() is not None:
+                raise subprocess.CalledProcessError(server.returncode, server.args)
+            sleep(0.002)
+        found = (perf_counter() - started) * 1000
+        server.kill()
+    return found
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ok", timeout=10):
+            return True
+    except OSError:
+        return False
+
+
+def _process(command: list[str]) -> subprocess.Popen[bytes]:
     cached = {name: value for name, value in os.environ.items() if name not in UNCACHED}
-    subprocess.run(
-        command, check=True, env=cached, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    nowhere = subprocess.DEVNULL
+    return subprocess.Popen(command, env=cached, stdout=nowhere, stderr=nowhere)

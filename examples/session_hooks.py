@@ -20,6 +20,7 @@ from checkrail import (
     Session,
     ToolCall,
 )
+from checkrail.hooks import Context
 
 
 class NoSecrets(Hook):
@@ -50,7 +51,7 @@ class ToolsNeedChat(Hook):
 
     name = "tools-need-chat"
     points = (HookPoint.BEFORE_TOOL_CALL,)
-    failure_mode = "FailClosed"
+    on_error = "block"
     timeout = timedelta(seconds=1)
     tools = ("delete",)
 
@@ -75,7 +76,7 @@ class Summary(Hook):
     name = "summary"
     points = (HookPoint.ON_SESSION_START, HookPoint.ON_SESSION_END)
 
-    async def execute(self, event: Event[Session], ctx):
+    async def execute(self, event: Event[Session], ctx: Context):
         session = event.value
         if event.point is HookPoint.ON_SESSION_START:
             print(f"session {ctx.session_id} of {session.user_id} has begun")

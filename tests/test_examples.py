@@ -82,9 +82,9 @@ SAYS = {
         the agent answers: Done: moved 5000.
         checkrail with -- python agent.py
         the model is told: Move 5000 to my savings! My key is [redacted].
-        the agent answers: transfer was not called: Transfers over 1000 need the finance desk
-        checkrail: 1 call, 40 tokens in, 10 out, $0.0090
-        no_secrets  change 1
+        the agent answers: I may not: Transfers over 1000 need the finance desk.
+        checkrail: 1 call, 80 tokens in, 20 out, $0.0180
+        no_secrets  change 1, continue 1
         limit       block 1
     """,
 }

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from checkrail.runs.graphs.checkpoints import open_checkpointer, open_store
-from checkrail.server.opening import locked
+from checkrail.server.startup import lock_folder
 from checkrail.store.engines import open_engine, sqlite_url
 from checkrail.telemetry import JsonLinesSink
 
@@ -71,14 +71,14 @@ async def test_checkpoints_and_items_are(tmp_path):
 
 
 def test_a_data_directory_is(tmp_path):
-    with locked(tmp_path / "data"):
+    with lock_folder(tmp_path / "data"):
         assert rights(tmp_path / "data") == "0o700"
         assert rights(tmp_path / "data" / "lock") == "0o600"
 
 
 def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path):
     tmp_path.chmod(0o755)
-    with locked(tmp_path):
+    with lock_folder(tmp_path):
         assert rights(tmp_path) == "0o755"
 
 

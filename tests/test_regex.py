@@ -3,9 +3,11 @@
 import time
 
 import pytest
+import re2
 
+from checkrail import regex
 from checkrail.builtin.errors import BuiltinConfigError
-from checkrail.builtin.schema_check import compiled, problems
+from checkrail.builtin.schema_check import compile_schema, find_problems
 from checkrail.regex import PatternError, compile_pattern, read_pattern
 
 BOMB = r"(a|aa)+$"
@@ -89,5 +91,28 @@ def test_only_what_stands_between_slashes_is_a_regular_expression():
 @pytest.mark.parametrize("schema", [{"pattern": "(?=a)b"}, {"patternProperties": {r"(a)\1": True}}])
 def test_patterns_of_schemas_take_linear_time_too(schema):
     with pytest.raises(BuiltinConfigError, match="without lookaround and backreferences"):
-        compiled("schema", schema)
-    assert problems(compiled("schema", {"pattern": BOMB}), TEXT)
+        compile_schema("schema", schema)
+    assert find_problems(compile_schema("schema", {"pattern": BOMB}), TEXT)
+
+
+def test_a_pattern_that_cannot_be_is_compiled_once(monkeypatch):
+    tried = []
+
+    class Counting(re2._Regexp):
+        def __init__(self, pattern, options):
+            tried.append(pattern)
+            super().__init__(pattern, options)
+
+    monkeypatch.setattr(re2, "_Regexp", Counting)
+    for _ in range(50):  # as often as a schema may say it
+        with pytest.raises(PatternError, match="too large"):
+            compile_pattern(r"(\pL|a){99}once")
+    assert len(tried) == 1
+
+
+def test_matches_that_each_take_long_are_given_up(monkeypatch):
+    seconds = iter(range(1000))
+    monkeypatch.setattr(regex, "thread_time", lambda: next(seconds))
+    with pytest.raises(PatternError, match="took longer than 5 s for one text"):
+        compile_pattern("a").sub("[x]", "a" * 100)
+    assert next(seconds) == 7  # when it began, and after each match until time was up

@@ -1,4 +1,4 @@
-"""Redactions that take long do not keep the event loop: they go to a thread, or yield."""
+"""Redactions that take long do not keep the event loop: they yield, or go to a thread."""
 
 import asyncio
 import threading
@@ -10,6 +10,8 @@ from checkrail import Hooks
 from checkrail.builtin import redact
 from checkrail.config import load_text
 from checkrail.engine.registry import HookRegistry
+from checkrail.turns import LARGE as MANY_BYTES
+from checkrail.turns import SOON, run_in_line
 
 LARGE = "the quick brown fox, password=hunter22. " * 5_000
 RULE = "hooks: {before_run: {redact: %s}}"
@@ -58,7 +60,7 @@ async def test_others_go_on_meanwhile():
             await asyncio.sleep(0.001)
 
     task = asyncio.create_task(others())
-    await registry.fire("before_run", {"text": LARGE})
+    await registry.fire("before_run", {"text": LARGE * 8})
     task.cancel()
     assert turns > 3
 
@@ -95,3 +97,18 @@ async def test_others_go_on_between_conditions_that_fail_after_long():
     task.cancel()
     assert turns >= 4
     assert [each.failure for each in verdict.records if each.failure] == ["error"] * 4
+
+
+async def test_others_have_as_long_as_work_took_that_cannot_be_interrupted():
+    began, ended = [], []
+
+    def work():
+        began.append(time.monotonic())
+        until = time.thread_time() + 4 * SOON
+        while time.thread_time() < until:
+            pass
+        ended.append(time.monotonic())
+
+    await asyncio.gather(*(run_in_line(work, MANY_BYTES) for _ in range(3)))
+    pauses = [begin - end for begin, end in zip(began[1:], ended[:-1], strict=True)]
+    assert min(pauses) > 3 * SOON

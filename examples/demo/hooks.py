@@ -6,12 +6,21 @@ import dataclasses
 from checkrail import (
     AgentResponse,
     AssistantMessage,
+    Block,
     Continue,
     Event,
     OutboundMessage,
     Retry,
+    Session,
     ToolResult,
 )
+
+
+def known_channels(_event: Event[Session], session: Session) -> Block | None:
+    """Let sessions begin on the channel that the desk answers on."""
+    if session.channel == "chat":
+        return None
+    return Block("This desk answers on chat only")
 
 
 def wants_a_plan(event: Event[AssistantMessage], message: AssistantMessage) -> Retry | None:
@@ -29,6 +38,11 @@ async def risk_score(_event: Event[ToolResult]) -> None:
 def explain_errors(_event: Event[ToolResult], result: ToolResult) -> Continue:
     """Tell the model what it can do about an error."""
     return Continue(f"{result.content} Ask the user for a smaller amount.")
+
+
+def short_answers(_event: Event[AssistantMessage], message: AssistantMessage) -> Retry | None:
+    """Ask for a shorter answer where one is too long to read."""
+    return Retry("Say it in three sentences.") if len(message.text) > 500 else None
 
 
 def count_tokens(_event: Event[AgentResponse], response: AgentResponse | None) -> None:

@@ -17,7 +17,8 @@ class Model(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         last = asked["messages"][-1]
         amount = re.search(r"Move (\d+)", last["content"])
-        message = {"role": "assistant", "content": f"Done: {last['content']}."}
+        done = "Done" if last["content"].startswith("moved") else "I may not"
+        message = {"role": "assistant", "content": f"{done}: {last['content']}."}
         if last["role"] == "user" and amount is not None:
             print(f"the model is told: {last['content']}", flush=True)
             arguments = json.dumps({"amount": int(amount[1])})

@@ -26,7 +26,7 @@ async def main() -> None:
     registry = HookRegistry()
     registry.swap(load(HOOKS).specs)
     for point in ("pre_request", "post_response"):
-        print(f"{point}:", ", ".join(bound.spec.name for bound in registry.bound(point)))
+        print(f"{point}:", ", ".join(spec.name for spec in registry.list(point)))
 
     text = {"type": "text", "text": "How tall is it?", "cache_control": {"type": "ephemeral"}}
     request = ModelRequest("groq/llama3", messages=[{"role": "user", "content": [text]}])

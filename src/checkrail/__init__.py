@@ -3,8 +3,9 @@
 The names are imported when they are first used, so that `checkrail --help` is quick.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from checkrail.lazy import import_on_use
 
 if TYPE_CHECKING:
     from checkrail.agent.agent import Agent
@@ -102,13 +103,7 @@ __all__ = [
     "tool",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOME[name]), name)
-    return found
+__getattr__ = import_on_use(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -1,13 +1,43 @@
-"""Run hooks, as a server's users import them."""
+"""What hooks and whoever fires points import beside the names of `checkrail` itself."""
 
 from pathlib import Path
 
+from checkrail.engine.asks import AskHandler, Question
+from checkrail.engine.errors import (
+    HookRefusedError,
+    InvalidOutcomeError,
+    TimedOutError,
+    UnknownPointError,
+)
+from checkrail.engine.event import Context
+from checkrail.engine.hook import HookSpec
 from checkrail.engine.outcomes import RejectRun
+from checkrail.engine.points import Decision, Lane
+from checkrail.engine.scope import Scope
+from checkrail.engine.text import text_of
 from checkrail.engine.values import User
 from checkrail.styles.run_context import RunContext
 from checkrail.styles.run_hooks import RunHooks
 
-__all__ = ["RejectRun", "RunContext", "RunHooks", "User", "load_hooks"]
+__all__ = [
+    "AskHandler",
+    "Context",
+    "Decision",
+    "HookRefusedError",
+    "HookSpec",
+    "InvalidOutcomeError",
+    "Lane",
+    "Question",
+    "RejectRun",
+    "RunContext",
+    "RunHooks",
+    "Scope",
+    "TimedOutError",
+    "UnknownPointError",
+    "User",
+    "load_hooks",
+    "text_of",
+]
 
 
 def load_hooks(path: str, base_dir: str | Path | None = None) -> RunHooks:

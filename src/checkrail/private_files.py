@@ -36,10 +36,10 @@ def make_private_sqlite(file: Path) -> None:
     with contextlib.suppress(OSError):  # SQLite says why a file cannot be made
         if not make_private_file(file):
             for name in _BESIDE_SQLITE:
-                _close_to_others(file.with_name(file.name + name))
+                _restrict_access(file.with_name(file.name + name))
 
 
-def _close_to_others(file: Path) -> None:
+def _restrict_access(file: Path) -> None:
     try:
         mode = stat.S_IMODE(file.stat().st_mode)
         if not mode & _OTHERS:

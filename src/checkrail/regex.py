@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
+from time import thread_time
 from typing import Any
 
 from checkrail.engine.errors import CheckrailError
@@ -25,9 +26,13 @@ MOST_INLINE = 25_000_000
 MOST_LABELS = 10_000_000
 """How many characters the labels of one text may have together."""
 
+MOST_SECONDS = 5.0
+"""CPU time for all matches in one text: to find the next may take going through the rest of it."""
+
 _MEMORY = 1 << 20
 _LONGEST = 4000
 _LONGEST_GLOB = 1000
+_LESS = "Make the pattern smaller, or look at less of the value"
 _PYTHON = "A hook in Python may use any pattern of `re`"
 _WITHOUT = {
     "(?=": ("lookahead", "match what follows too, or say the rest in `when`"),
@@ -81,33 +86,39 @@ class Regex:
 
     def search(self, text: str) -> Any:
         """Return the first match in a text, or None."""
-        return self._compiled.search(self._readable(text, MOST_INLINE))
+        return self._compiled.search(self._encodable(text, MOST_INLINE))
 
     def fullmatch(self, text: str) -> Any:
         """Return the match of a whole text, or None."""
-        return self._compiled.fullmatch(self._readable(text, MOST_INLINE))
+        return self._compiled.fullmatch(self._encodable(text, MOST_INLINE))
 
     def sub(self, label: str, text: str) -> str:
         """Return a text with a label in place of each match."""
-        return "".join(self._pieces(label, text))
+        end, pieces = 0, []
+        for start, stop in self.iter_spans(text, len(label)):
+            pieces += [text[end:start], label]
+            end = stop
+        return "".join([*pieces, text[end:]])
 
-    def _pieces(self, label: str, text: str) -> Iterator[str]:
-        end = grown = 0
-        for found in self._compiled.finditer(self._readable(text, MOST_WORK)):
-            grown += len(label)
+    def iter_spans(self, text: str, label_size: int = 0) -> Iterator[tuple[int, int]]:
+        """Yield where the matches in a text begin and end, each of which will get a label."""
+        grown = 0
+        until = thread_time() + MOST_SECONDS
+        for found in self._compiled.finditer(self._encodable(text, MOST_WORK)):
+            grown += label_size
             if grown > MOST_LABELS:
                 problem = f"the pattern {self} was found so often that its labels fill the text"
                 raise PatternError(problem, "Match more at once, as in \\d+, or shorten the label")
-            yield text[end : found.start()]
-            yield label
-            end = found.end()
-        yield text[end:]
+            if thread_time() > until:
+                problem = f"the pattern {self} took longer than {MOST_SECONDS:g} s for one text"
+                raise PatternError(problem, _LESS)
+            yield found.start(), found.end()
 
-    def _readable(self, text: str, most: int) -> str:
+    def _encodable(self, text: str, most: int) -> str:
         """Return a text of the same length that UTF-8 can hold, or refuse one that is too long."""
         if len(text) * self.size > most:
             problem = f"a text of {len(text)} characters is too long for the pattern {self}"
-            raise PatternError(problem, "Make the pattern smaller, or look at less of the value")
+            raise PatternError(problem, _LESS)
         if text.isascii():
             return text
         return text.encode(errors="replace").decode()  # half of a surrogate pair is one character
@@ -115,7 +126,10 @@ class Regex:
 
 def compile_pattern(pattern: str, written: str | None = None) -> Regex:
     """Compile a regular expression, or raise `PatternError` with the reason and a remedy."""
-    return Regex(pattern, _compiled(pattern), pattern if written is None else written)
+    found = _find_compiled(pattern)
+    if isinstance(found, PatternError):
+        raise PatternError(found.problem, found.remedy)
+    return Regex(pattern, found, pattern if written is None else written)
 
 
 def read_pattern(given: str) -> str | Regex:
@@ -129,7 +143,15 @@ def read_pattern(given: str) -> str | Regex:
 
 
 @functools.lru_cache(maxsize=512)
-def _compiled(pattern: str) -> Any:
+def _find_compiled(pattern: str) -> Any:
+    """Return a compiled pattern, or why it cannot be: to find that out may take longer."""
+    try:
+        return _compile_re2(pattern)
+    except PatternError as error:
+        return PatternError(error.problem, error.remedy)
+
+
+def _compile_re2(pattern: str) -> Any:
     try:
         import re2
     except ImportError as error:
@@ -147,13 +169,13 @@ def _compiled(pattern: str) -> Any:
         problem = "a pattern with half of a surrogate pair"
         raise PatternError(problem, "Write the whole character") from None
     except re2.error as error:
-        raise _refused(pattern, error.args[0].decode(errors="replace")) from None
+        raise _explain_refusal(pattern, error.args[0].decode(errors="replace")) from None
     if compiled.programsize > LARGEST:
         raise _too_large()
     return compiled
 
 
-def _refused(pattern: str, told: str) -> PatternError:
+def _explain_refusal(pattern: str, told: str) -> PatternError:
     """Return why RE2 refused a pattern, in the words of who wrote it for `re`."""
     what, _, sign = told.partition(": ")
     if "too large" in what or what == "invalid repetition size":

@@ -6,12 +6,12 @@ from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from checkrail.agent.models.scripted import ScriptedModel
+from checkrail.agent.models.scripted_model import ScriptedModel
 from checkrail.engine.asks import Approval, AskHandler, Question
 from checkrail.engine.event import Event
 from checkrail.engine.frozen import freeze
 from checkrail.engine.outcomes import UNSET
-from checkrail.engine.points import Decision, HookPoint, point_named
+from checkrail.engine.points import Decision, HookPoint, find_point
 from checkrail.engine.records import History, HookRecord, RecordKind
 from checkrail.engine.registry import DEFAULT_RUN_RETRIES, HookRegistry
 from checkrail.engine.scope import Sink
@@ -134,7 +134,7 @@ _SAMPLES: dict[HookPoint, Any] = {
 
 def sample(point: str) -> Any:
     """Return a value such as flows through a point."""
-    return _SAMPLES[point_named(point)]
+    return _SAMPLES[find_point(point)]
 
 
 def event(
@@ -150,7 +150,7 @@ def event(
     """
     caught: list[Event[Any]] = []
     registry = HookRegistry()
-    registry.register(caught.append, point_named(point), name="event", config=config or {})
+    registry.register(caught.append, find_point(point), name="event", config=config or {})
     given = sample(point) if value is UNSET else value
     _at_once(registry.fire(point, given, **context))
     return caught[0]

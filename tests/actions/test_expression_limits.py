@@ -7,7 +7,7 @@ import pytest
 
 from checkrail.actions import ActionError, compile_expression
 from checkrail.actions.expression_limits import LONGEST, with_limits
-from checkrail.actions.identifiers import tokens
+from checkrail.actions.expression_names import tokenize_expression
 from checkrail.config import ConfigError, load_text
 from checkrail.engine.registry import HookRegistry
 from checkrail.testing import event
@@ -35,6 +35,14 @@ def failure(text, value):
         condition(event("before_run", value))
     assert time.thread_time() - began < 1
     return caught.value
+
+
+@pytest.mark.parametrize("quotes", ['"""', "b'''"])
+def test_a_text_that_is_never_closed_is_refused_at_once(quotes):
+    for text in (f"x == {quotes}" + "\\\\" * 20 + "'", (quotes + "\\") * (LONGEST // 5)):
+        began = time.thread_time()
+        assert "is wrong at line 1" in str(refusal(text))
+        assert time.thread_time() - began < 1
 
 
 @pytest.mark.parametrize(
@@ -113,7 +121,7 @@ def test_what_is_too_large_or_too_deep_is_not_handed_over():
     ],
 )
 def test_loops_are_made_to_look_at_the_clock(text, written):
-    found = with_limits(text, tokens(text))
+    found = with_limits(text, tokenize_expression(text))
     if written is None:
         written = {
             "a.all(x, x.all(y, y))": (

@@ -15,10 +15,10 @@ from checkrail.actions.http import http
 from checkrail.actions.outbound import Outbound
 from checkrail.actions.outside import Outside
 from checkrail.engine.errors import InvalidOutcomeError, UnreachableError
-from checkrail.engine.extras import MissingExtraError
 from checkrail.engine.outcomes import Block, Continue
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import RunResult, ToolCall
+from checkrail.extras import MissingExtraError
 
 SECRET = "whsec_bm90LXNvLXNlY3JldC1zZWNyZXQtMTIzNDU2"
 HERE = Outside(allow=("127.0.0.0/8",))

@@ -1,10 +1,10 @@
 import pytest
 
-from checkrail.actions.identifiers import Use, uses
+from checkrail.actions.expression_names import Use, find_uses
 
 
 def names(text: str) -> list[str]:
-    return [use.name for use in uses(text)]
+    return [use.name for use in find_uses(text)]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_names_that_are_read_from_outside(text, found):
     ],
 )
 def test_a_key_is_a_member_where_it_is_written_out(text, member):
-    assert next(uses(text)).member == member
+    assert next(find_uses(text)).member == member
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_a_key_is_a_member_where_it_is_written_out(text, member):
     ],
 )
 def test_what_is_looked_for_in_what(text, sought):
-    (*_, use) = (use for use in uses(text) if use.name == "a")
+    (*_, use) = (use for use in find_uses(text) if use.name == "a")
     assert use.sought == sought
 
 
 def test_where_a_name_is_read_and_what_is_taken_of_it():
     text = "a.b > 1 &&\n  c.d() == e"
-    assert list(uses(text)) == [
+    assert list(find_uses(text)) == [
         Use("a", 1, 1, "b", compared="1"),
         Use("c", 2, 3, "d", call=True),
         Use("e", 2, 12),

@@ -12,7 +12,7 @@ import pytest
 
 from checkrail.actions.outbound import Outbound, OutboundRefused, OutboundUnreachable
 from checkrail.engine.errors import UnreachableError
-from checkrail.engine.extras import MissingExtraError
+from checkrail.extras import MissingExtraError
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +159,7 @@ async def test_a_body_without_an_end_is_cut_off(outbound):
             await writer.drain()
 
     async with Server(endless) as server:
-        got = await outbound.send("GET", f"http://127.0.0.1:{server.port}/")
+        got = await outbound.send("GET", f"http://127.0.0.1:{server.port}/", timeout=60)
     assert got.content == b"hello" * 200
     assert got.cut
 

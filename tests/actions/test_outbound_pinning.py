@@ -6,9 +6,9 @@ import httpx2
 import pytest
 
 from checkrail.actions.allowlist import AllowList
-from checkrail.actions.destinations import destination
+from checkrail.actions.destinations import parse_destination
 from checkrail.actions.outbound import Outbound, OutboundRefused, OutboundUnreachable
-from checkrail.actions.pinned import Pinned, resolve
+from checkrail.actions.pinned_connections import PinnedBackend, resolve_host
 
 
 class Names:
@@ -101,11 +101,11 @@ async def test_one_inner_address_among_others_is_enough_to_refuse(client, turn):
 
 
 async def test_first_public_then_private():
-    pinned = Pinned("https", AllowList(), Names(["93.184.216.34"], ["10.0.0.1"]))
-    where = destination("https://hooks.example/")
-    assert await pinned.addresses(where) == [ip_address("93.184.216.34")]
+    pinned = PinnedBackend("https", AllowList(), Names(["93.184.216.34"], ["10.0.0.1"]))
+    where = parse_destination("https://hooks.example/")
+    assert await pinned.resolve_permitted(where) == [ip_address("93.184.216.34")]
     with pytest.raises(OutboundRefused, match=r"10\.0\.0\.1 is a private network"):
-        await pinned.addresses(where)
+        await pinned.resolve_permitted(where)
 
 
 @pytest.mark.parametrize(
@@ -133,15 +133,17 @@ async def test_a_listed_name_leads_to_inner_services_only(client, address):
 
 @pytest.mark.parametrize("listed", ["100.100.100.200", "100.64.0.0/10"])
 async def test_metadata_may_be_reached_where_its_own_address_or_network_is_listed(listed):
-    pinned = Pinned("http", AllowList(["hooks.internal", listed]), Names(["100.100.100.200"]))
-    assert await pinned.addresses(destination("http://hooks.internal/"))
+    pinned = PinnedBackend(
+        "http", AllowList(["hooks.internal", listed]), Names(["100.100.100.200"])
+    )
+    assert await pinned.resolve_permitted(parse_destination("http://hooks.internal/"))
 
 
 async def test_a_client_of_another_package_goes_where_it_was_checked(client):
     async with listening() as (port, came):
         names = Names(["127.0.0.1"], ["169.254.169.254"])
         guard = client(["hooks.internal"], names)
-        async with httpx2.AsyncClient(transport=guard.transport()) as http:
+        async with httpx2.AsyncClient(transport=guard.build_transport()) as http:
             answer = await http.get(f"http://hooks.internal:{port}/")
             assert answer.status_code == 200
             assert came == [f"hooks.internal:{port}"]
@@ -152,8 +154,8 @@ async def test_a_client_of_another_package_goes_where_it_was_checked(client):
 
 
 async def test_a_listed_name_may_be_private_and_plain():
-    pinned = Pinned("http", AllowList(["*.corp.example"]), Names(["10.0.0.1", "fd00::1"]))
-    found = await pinned.addresses(destination("http://hooks.corp.example/"))
+    pinned = PinnedBackend("http", AllowList(["*.corp.example"]), Names(["10.0.0.1", "fd00::1"]))
+    found = await pinned.resolve_permitted(parse_destination("http://hooks.corp.example/"))
     assert [str(address) for address in found] == ["10.0.0.1", "fd00::1"]
 
 
@@ -194,6 +196,6 @@ async def test_a_resolver_that_fails_or_hangs_is_a_failure_of_the_request(client
 
 
 async def test_the_system_resolves_without_doubles():
-    found = await resolve("localhost", 443)
+    found = await resolve_host("localhost", 443)
     assert set(found) <= {"127.0.0.1", "::1"}
     assert len(found) == len(set(found))

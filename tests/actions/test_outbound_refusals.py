@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkrail.actions import ActionError
-from checkrail.actions.addresses import V4, V6, special
-from checkrail.actions.destinations import destination
+from checkrail.actions.addresses import V4, V6, special_kind
+from checkrail.actions.destinations import parse_destination
 from checkrail.actions.outbound import Outbound, OutboundRefused
 
 PUBLIC = ["8.8.8.8", "93.184.216.34", "172.32.0.1", "2606:4700::1111", "2001:4860:4860::8888"]
@@ -211,7 +211,7 @@ def test_no_spelling_of_an_inner_address_passes(host, port, scheme):
 @given(st.text("0123456789abfxX.:[]@%\uff11\u3002", max_size=24))
 def test_a_host_that_passes_and_is_a_number_to_the_system_is_a_public_address(host):
     try:
-        where = destination(f"https://{host}/")
+        where = parse_destination(f"https://{host}/")
         Outbound().check(f"https://{host}/")
     except OutboundRefused:
         return
@@ -220,17 +220,17 @@ def test_a_host_that_passes_and_is_a_number_to_the_system_is_a_public_address(ho
     except OSError:
         return
     assert where.host == str(number)
-    assert special(number) is None
+    assert special_kind(number) is None
 
 
 @given(st.ip_addresses().filter(lambda address: address.is_private or address.is_multicast))
 def test_what_python_takes_for_private_is_not_public(address):
-    assert special(address)
+    assert special_kind(address)
 
 
 @pytest.mark.parametrize("text", PUBLIC)
 def test_public_addresses_are_public(text):
-    assert special(ip_address(text)) is None
+    assert special_kind(ip_address(text)) is None
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_a_refusal_says_what_to_do_and_keeps_the_path_to_itself():
         "a request to https://10.0.0.1:8443 was refused, for 10.0.0.1 is a private network. "
         "If it is meant, add 10.0.0.1 to outbound.allow"
     )
-    assert "s3cret" not in repr(destination("https://example.com/s3cret"))
+    assert "s3cret" not in repr(parse_destination("https://example.com/s3cret"))
 
 
 @pytest.mark.parametrize(
@@ -329,4 +329,4 @@ def test_a_refusal_says_what_to_do_and_keeps_the_path_to_itself():
     ],
 )
 def test_path_and_query_are_escaped_once(url, target):
-    assert destination(url).target == target
+    assert parse_destination(url).target == target

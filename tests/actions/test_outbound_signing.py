@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from checkrail.actions.outbound import Outbound, OutboundRefused
-from checkrail.actions.signing import key, signed
+from checkrail.actions.signatures import parse_secret, signature_headers
 
 SECRET = "whsec_" + base64.b64encode(b"a key of twenty-four byt").decode()
 
@@ -74,19 +74,19 @@ async def test_an_id_that_would_break_the_headers_is_refused(received):
 @given(st.binary(min_size=1), st.binary(), st.integers(0, 2**33))
 def test_any_content_is_signed_as_the_standard_says(raw, content, seconds):
     secret = "whsec_" + base64.b64encode(raw).decode()
-    headers = signed(secret, "m1", content, seconds)
-    again = signed(secret.rstrip("="), "m1", content, seconds)
+    headers = signature_headers(secret, "m1", content, seconds)
+    again = signature_headers(secret.rstrip("="), "m1", content, seconds)
     assert headers == again
     assert headers["webhook-timestamp"] == str(seconds)
-    assert headers != signed(secret, "m2", content, seconds) | {"webhook-id": "m1"}
+    assert headers != signature_headers(secret, "m2", content, seconds) | {"webhook-id": "m1"}
     assert (
         headers["webhook-signature"]
-        != signed(secret, "m1", content + b"x", seconds)["webhook-signature"]
+        != signature_headers(secret, "m1", content + b"x", seconds)["webhook-signature"]
     )
 
 
 def test_the_signature_of_a_known_message_is_known():
-    headers = signed(
+    headers = signature_headers(
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "msg_p5jXN8AQM9LWM0D4loKWxJek",
         b'{"test": 2432232314}',
@@ -105,11 +105,11 @@ def test_the_signature_of_a_known_message_is_known():
     ],
 )
 def test_a_secret_is_base64_after_its_prefix_and_itself_without(secret, expected):
-    assert key(secret) == expected
+    assert parse_secret(secret) == expected
 
 
 @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_not base64!", "whsec_A", "whsec_=="])
 def test_a_secret_that_is_none_is_refused_and_not_shown(secret):
     with pytest.raises(OutboundRefused, match="the signing secret") as caught:
-        key(secret)
+        parse_secret(secret)
     assert "not base64!" not in str(caught.value)

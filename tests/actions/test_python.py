@@ -2,6 +2,7 @@ import dataclasses
 import pickle
 import re
 import sys
+import sysconfig
 from collections.abc import Mapping
 
 import pytest
@@ -261,7 +262,8 @@ def test_a_missing_module_has_a_suggestion():
 
 
 @pytest.mark.parametrize("name", ["hooks", "company_hooks", "limits", "policies", "shop"])
-def test_what_is_only_installed_is_no_suggestion_unless_spelled_alike(name, tmp_path):
+def test_what_is_only_installed_is_no_suggestion_unless_spelled_alike(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sysconfig.get_paths().values()])  # no folder of a project
     assert "did you mean" not in str(refused(f"{name}_of_mine:hooks", tmp_path))
     assert "did you mean" not in str(refused(f"{name}:hooks", tmp_path))
 

@@ -164,6 +164,51 @@ def test_what_can_be_seen_to_be_wrong_is_refused_at_once(spec, told):
     assert told in refused(spec)
 
 
+@pytest.mark.parametrize(
+    ("content", "extended"),
+    [
+        ("Hello", "<Hello>"),
+        ("", "<>"),
+        (
+            [{"type": "text", "text": "Hello"}],
+            [{"type": "text", "text": each} for each in ("<", "Hello", ">")],
+        ),
+    ],
+)
+async def test_a_text_around_the_content(content, extended, said):
+    spec = {"prepend": "<", "append": ">"}
+    answer = await said(spec, "before_final_response", AssistantMessage(content))
+    assert answer == Continue(AssistantMessage(extended))
+
+
+@pytest.mark.parametrize(
+    ("spec", "content"),
+    [
+        ({"prepend": "Hi. "}, "Hi. one"),
+        ({"append": " Bye."}, "one Bye."),
+        ({"append": " Bye.", "set": {"content": "two"}}, "two Bye."),
+        ({"append": " Ask ann@example.com", "redact": "email"}, "one Ask [redacted]"),
+    ],
+)
+async def test_a_text_before_or_after_what_other_keys_make(spec, content, said):
+    answer = await said(spec, "before_inbound", InboundMessage("ann", "web", "one"))
+    assert answer.value.content == content
+    assert answer.redacted is ("redact" in spec)
+
+
+async def test_no_text_can_stand_around_what_is_none(said):
+    with pytest.raises(ActionError, match="the content is a mapping"):
+        await said({"append": "!"}, "after_tool_call", ToolResult("1", "t", {"a": 1}))
+
+
+@pytest.mark.parametrize("point", ["before_run", "before_llm_call", "before_tool_call"])
+def test_a_text_stands_only_around_values_that_have_a_content(point):
+    told = refused({"append": "!"}, point)
+    assert f"what flows through {point} has no content" in told
+    assert "before_inbound" in told
+    assert "on_session_end" not in told
+
+
 async def test_redact_everywhere_in_the_value(said):
     value = ToolCall(
         "sk-1",
@@ -199,6 +244,8 @@ async def test_redact_in_some_fields_only(said):
         ("messages[0].content", ["#", "a1"]),
         ("messages[*].content", ["#", "#"]),
         ("request.messages[0].content", ["#", "a1"]),
+        ("messages.content", ["#", "#"]),
+        ("messages[-1].content[*].text", ["a1", "#"]),
     ):
         spec = {"redact": {"patterns": ["a1"], "with": "#", "fields": [field]}}
         answer = await said(spec, "before_llm_call", ModelRequest("a1", messages=messages))
@@ -254,7 +301,7 @@ async def test_secrets_are_also_known_by_their_name(said):
         ("x*", "matches even an empty text"),
         ("", "at $.redact"),
         ([], "at $.redact"),
-        ({"with": "x"}, "at $.redact.patterns: found nothing"),
+        ({"with": "x"}, "an object with `patterns`, `kinds` or both"),
         ({"patterns": ["/x/"], "mask": "x"}, "at $.redact.mask: found a key that is not known"),
         ([5], "at $.redact[0]: found 5, expected a text"),
     ],

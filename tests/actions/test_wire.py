@@ -49,18 +49,18 @@ EVERYTHING = {
 
 def validator(schema):
     jsonschema_rs.meta.validate(schema)
-    return schemas.compiled(schema)
+    return schemas.compile_schema(schema)
 
 
 def refused(point, data, current=CALL) -> str:
     with pytest.raises(InvalidOutcomeError) as caught:
-        wire.answer(point, data, current)
+        wire.parse_answer(point, data, current)
     return str(caught.value)
 
 
 async def test_a_request_tells_the_event(event_at):
     event = await event_at("before_tool_call", CALL, config={"most": 5}, **EVERYTHING)
-    told = wire.request(event)
+    told = wire.render_event(event)
     call = {"id": "c1", "name": "transfer", "args": {"amount": 5}, "context": "run-1"}
     when = datetime.fromisoformat(told.pop("timestamp"))
     assert told.pop("time") == event.timestamp == pytest.approx(when.timestamp(), abs=0.001)
@@ -81,7 +81,7 @@ async def test_a_request_tells_the_event(event_at):
 
 
 async def test_a_request_leaves_out_what_is_absent(event_at):
-    told = wire.request(await event_at("before_run"))
+    told = wire.render_event(await event_at("before_run"))
     assert told.keys() == {
         "point",
         "parameters",
@@ -97,10 +97,12 @@ async def test_the_original_is_sent_where_a_hook_before_has_changed_the_value():
     told = []
     registry = HookRegistry()
     registry.register(lambda _: Continue({"q": 2}), "before_run", name="change")
-    registry.register(lambda event: told.append(wire.request(event)), "before_run", name="next")
+    registry.register(
+        lambda event: told.append(wire.render_event(event)), "before_run", name="next"
+    )
     await registry.fire("before_run", {"q": 1})
     assert (told[0]["parameters"], told[0]["original"]) == ({"q": 2}, {"q": 1})
-    schema = validator(wire.schema("before_run")["request"])
+    schema = validator(wire.point_schema("before_run")["request"])
     assert schema.is_valid(told[0])
 
 
@@ -137,29 +139,31 @@ FINISH = {
 )
 async def test_at_the_end_of_a_run_the_eight_keys_are_there(event_at, point, value, keys):
     for context in ({}, EVERYTHING):
-        told = wire.request(await event_at(point, value, **context))
+        told = wire.render_event(await event_at(point, value, **context))
         assert told.keys() >= FINISH
         assert {"parameters": {"q": 2}, **keys}.items() <= told.items()
         assert told["result"]["input"] == {"q": 2}
         assert "original_parameters" not in told
-        validator(wire.schema(point)["request"]).validate(told)
+        validator(wire.point_schema(point)["request"]).validate(told)
 
 
 async def test_at_the_end_of_a_run_changed_parameters_come_with_the_original_ones(event_at):
     asked = {"original_parameters": {"q": 1}, "tier": "gold"}
     for point in ("after_run", "on_run_error"):
-        told = wire.request(await event_at(point, metadata=asked))
+        told = wire.render_event(await event_at(point, metadata=asked))
         assert told["original_parameters"] == {"q": 1}
         assert told["parameters"] == {"question": "?"}
         assert told["metadata"] == {"tier": "gold"}
-        validator(wire.schema(point)["request"]).validate(told)
+        validator(wire.point_schema(point)["request"]).validate(told)
         same = {"original_parameters": {"question": "?"}}
-        told = wire.request(await event_at(point, metadata=same))
+        told = wire.render_event(await event_at(point, metadata=same))
         assert "original_parameters" not in told
 
 
 async def test_a_message_travels_as_its_text_with_its_fields_beside_it(event_at):
-    told = wire.request(await event_at("before_inbound", metadata={"tier": "gold"}, thread_id="t1"))
+    told = wire.render_event(
+        await event_at("before_inbound", metadata={"tier": "gold"}, thread_id="t1")
+    )
     assert told["content"] == "hello"
     assert (told["user_id"], told["channel"], told["thread_id"]) == ("ann", "web", "t9")
     assert told["attachments"] == [{"kind": "image"}]
@@ -171,7 +175,7 @@ async def test_an_observer_is_told_the_verdict():
     registry = HookRegistry()
     registry.register(lambda _: Block("no", 429, "slow"), "before_run", name="gate", lane="gate")
     registry.register(
-        lambda event: told.append(wire.request(event)),
+        lambda event: told.append(wire.render_event(event)),
         "before_run",
         name="watch",
         lane="observe",
@@ -195,31 +199,35 @@ async def test_a_request_shows_nothing_of_what_was_redacted():
         name="hide",
         priority=1,
     )
-    registry.register(lambda event: told.append(wire.request(event)), "before_run", name="next")
+    registry.register(
+        lambda event: told.append(wire.render_event(event)), "before_run", name="next"
+    )
     await registry.fire("before_run", {"key": "sk-1"})
     assert "sk-1" not in json.dumps(told)
 
 
 @pytest.mark.parametrize("point", HookPoint)
 async def test_every_request_fits_its_schema(point, event_at):
-    schema = validator(wire.schema(point)["request"])
+    schema = validator(wire.point_schema(point)["request"])
     for context in ({}, EVERYTHING):
         for lane in (None, "observe"):
-            told = json.loads(json.dumps(wire.request(await event_at(point, lane=lane, **context))))
+            told = json.loads(
+                json.dumps(wire.render_event(await event_at(point, lane=lane, **context)))
+            )
             schema.validate(told)
             assert not schema.is_valid(told | {"more": 1})
             assert not schema.is_valid({key: told[key] for key in told if key != "config"})
 
 
 async def test_the_schema_of_query_end_knows_that_there_may_be_no_response(event_at):
-    told = wire.request(await event_at("query_end", None))
+    told = wire.render_event(await event_at("query_end", None))
     assert told["response"] is None
-    assert validator(wire.schema("query_end")["request"]).is_valid(told)
+    assert validator(wire.point_schema("query_end")["request"]).is_valid(told)
 
 
 @pytest.mark.parametrize("point", HookPoint)
 def test_the_schemas_are_generated_from_the_contracts(point):
-    made = wire.schema(point)
+    made = wire.point_schema(point)
     contract = CONTRACTS[point]
     assert made["point"] == point
     request = made["request"]
@@ -243,9 +251,9 @@ def test_the_schemas_are_generated_from_the_contracts(point):
 
 
 def test_a_schema_by_another_name():
-    assert wire.schema("on_tool_call") == wire.schema("before_tool_call")
+    assert wire.point_schema("on_tool_call") == wire.point_schema("before_tool_call")
     with pytest.raises(UnknownPointError):
-        wire.schema("before_tool")
+        wire.point_schema("before_tool")
 
 
 @pytest.mark.parametrize(
@@ -369,7 +377,7 @@ def test_a_schema_by_another_name():
     ],
 )
 def test_what_an_answer_means(point, data, current, outcome):
-    assert wire.answer(point, data, current) == outcome
+    assert wire.parse_answer(point, data, current) == outcome
 
 
 @pytest.mark.parametrize(
@@ -471,7 +479,7 @@ def test_without_jsonschema_the_same_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     schemas._validator.cache_clear()
     try:
-        assert wire.answer("before_tool_call", {"action": "block"}, CALL) == Block()
+        assert wire.parse_answer("before_tool_call", {"action": "block"}, CALL) == Block()
         assert "found a text" in refused("before_tool_call", {"action": "block", "status": "403"})
         assert "found True" in refused("before_tool_call", {"action": "block", "status": True})
     finally:
@@ -480,8 +488,8 @@ def test_without_jsonschema_the_same_is_refused(monkeypatch):
 
 def test_the_published_schema_has_the_last_word(monkeypatch):
     stricter = {"not": {"required": ["code"]}}
-    monkeypatch.setattr(schemas, "_validator", lambda _: schemas.compiled(stricter))
-    assert wire.answer("before_run", {"action": "block"}, {}) == Block()
+    monkeypatch.setattr(schemas, "_validator", lambda _: schemas.compile_schema(stricter))
+    assert wire.parse_answer("before_run", {"action": "block"}, {}) == Block()
     assert "does not fit" in refused("before_run", {"action": "block", "code": "x"}, {})
 
 
@@ -509,7 +517,7 @@ def test_the_schema_and_the_reading_of_an_answer_agree(point, action, data):
         data["action"] = action
     published = schemas._validator(point).is_valid(data)
     try:
-        schemas._answer(point).validate_python(data)
+        schemas._answer_adapter(point).validate_python(data)
     except ValidationError:
         assert not published
         refused(point, data)
@@ -522,12 +530,13 @@ def test_a_text_that_may_be_secret_is_not_repeated():
 
 
 def test_an_observer_need_not_say_anything():
-    assert wire.answer("before_tool_call", {}, CALL, observing=True) is None
+    assert wire.parse_answer("before_tool_call", {}, CALL, observing=True) is None
     assert (
-        wire.answer("before_tool_call", {"action": "continue"}, CALL, observing=True) == Continue()
+        wire.parse_answer("before_tool_call", {"action": "continue"}, CALL, observing=True)
+        == Continue()
     )
     with pytest.raises(InvalidOutcomeError):
-        wire.answer("before_tool_call", {"more": 1}, CALL, observing=True)
+        wire.parse_answer("before_tool_call", {"more": 1}, CALL, observing=True)
 
 
 def test_a_remote_reference_is_refused_and_not_fetched():
@@ -545,7 +554,9 @@ def test_a_remote_reference_is_refused_and_not_fetched():
         serving.start()
         try:
             with pytest.raises(ValueError, match="is not fetched"):
-                schemas.compiled({"$ref": f"http://127.0.0.1:{server.server_port}/schema.json"})
+                schemas.compile_schema(
+                    {"$ref": f"http://127.0.0.1:{server.server_port}/schema.json"}
+                )
         finally:
             server.shutdown()
             serving.join()

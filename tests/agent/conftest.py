@@ -45,9 +45,9 @@ def assert_valid(messages):
 class CheckedAgent(Agent):
     """An agent whose conversation is looked at whenever a run is over, however it ended."""
 
-    async def loop(self, messages, *rest, **ids):
+    async def run_loop(self, messages, *rest, **ids):
         try:
-            return await super().loop(messages, *rest, **ids)
+            return await super().run_loop(messages, *rest, **ids)
         finally:
             assert_valid(messages)
 

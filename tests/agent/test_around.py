@@ -142,10 +142,10 @@ def test_a_run_in_a_loop_of_its_own_leaves_the_connections_of_others():
 
 
 async def test_programs_that_are_hooks_are_told_nothing_of_the_agent_itself():
-    from checkrail.actions.wire import request
+    from checkrail.actions.wire import render_event
 
     told = []
     hooks = Hooks()
-    hooks.before_llm_call(lambda event: told.append(request(event)), lane="observe")
+    hooks.before_llm_call(lambda event: told.append(render_event(event)), lane="observe")
     await Agent(ScriptedModel("hi"), hooks=hooks).run("hi", metadata={"tier": "gold"})
     assert [item["metadata"] for item in told] == [{"tier": "gold"}]

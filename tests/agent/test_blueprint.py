@@ -238,7 +238,7 @@ async def test_hooks_in_the_background_can_be_waited_for(loaded, tmp_path):
     """
     builder = AgentBuilder(loaded(text))
     await builder.build("a").run("?")
-    await builder.settle()
+    await builder.wait_for_background_hooks()
     module = next(m for name, m in sys.modules.items() if name.startswith("checkrail_file_late"))
     assert sorted(module.seen) == ["outer", "own"]
 

@@ -66,7 +66,7 @@ async def test_a_model_that_swallows_the_cancellation_does_not_keep_the_run_goin
 @pytest.fixture
 async def forever(monkeypatch):
     """Something that swallows every cancellation until the test is over, and says it has begun."""
-    monkeypatch.setattr("checkrail.agent.patience.GRACE", 0.05)
+    monkeypatch.setattr("checkrail.llm.timeouts.GRACE", 0.05)
     released = asyncio.Event()
 
     async def work(*_) -> None:

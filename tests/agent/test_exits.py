@@ -6,7 +6,7 @@ import pytest
 
 from checkrail import Agent, ToolCall, tool
 from checkrail.agent import RunFailed
-from checkrail.agent.models.scripted import ScriptedModel
+from checkrail.agent.models.scripted_model import ScriptedModel
 
 
 class Own(BaseException):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from checkrail import AssistantMessage, ModelRequest, ToolCall
 from checkrail.agent import Model, ModelError
-from checkrail.agent.models.scripted import tokens
+from checkrail.agent.models.scripted_model import split_tokens
 from checkrail.testing import ScriptedModel
 
 REQUEST = ModelRequest(messages=[{"role": "user", "content": "How are you?"}])
@@ -94,4 +94,4 @@ async def test_an_exception_in_a_stream_is_raised_too():
 
 @given(st.text())
 def test_tokens_joined_are_the_text_again(text):
-    assert "".join(tokens(text)) == text
+    assert "".join(split_tokens(text)) == text

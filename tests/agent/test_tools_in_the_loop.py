@@ -201,7 +201,7 @@ async def test_a_tool_is_told_where_it_is_called(make):
     agent = make(ToolCall("1", "look"), "hi", tools=[look], name="clerk")
     await agent.run("hello", run_id="r", user="ann")
     (context,) = seen
-    assert (context.call.id, context.call.name, context.call.context) == ("1", "look", "chat")
+    assert (context.call.id, context.call.name, context.call.context) == ("1", "look", "r")
     ids = context.ids
     assert (ids.run_id, ids.agent_name, ids.iteration) == ("r", "clerk", 1)
     assert (ids.tool_call_id, ids.user.identity) == ("1", "ann")

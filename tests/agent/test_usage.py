@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import pytest
 
 from checkrail import AssistantMessage, Replace, ToolCall
-from checkrail.agent.usage import added
+from checkrail.llm.usage import sum_usage
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ from checkrail.agent.usage import added
     ],
 )
 def test_usages_are_added_number_by_number(total, more, sum_of_both):
-    assert added(total, more) == sum_of_both
+    assert sum_usage(total, more) == sum_of_both
 
 
 def test_what_was_added_is_left_alone():
     total, more = {"details": {"cached": 1}}, {"details": {"cached": 2}}
-    added(total, more)["details"]["cached"] = 9
+    sum_usage(total, more)["details"]["cached"] = 9
     assert (total, more) == ({"details": {"cached": 1}}, {"details": {"cached": 2}})
 
 

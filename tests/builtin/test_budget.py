@@ -362,7 +362,8 @@ async def test_a_model_without_a_price_is_blocked_under_a_budget_in_dollars(cloc
         assert "the price of the model 'm' is not known: add it to gateway.prices" in verdict.reason
     assert await allowed(registry, 10, 0.1, model="other", user="ann")
     (told,) = [record.getMessage() for record in caplog.records]
-    assert "the price of the model 'm' is not known: its calls are blocked" in told
+    assert told.startswith("hook 'budget' has a budget in USD, and the price of the model 'm' is ")
+    assert "not known: its calls are blocked" in told
 
 
 @pytest.mark.parametrize("unnamed", [None, ""])

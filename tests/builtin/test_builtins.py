@@ -20,6 +20,7 @@ NAMES = [
     "strip_provider_fields",
     "redact",
     "tool_policy",
+    "provider_tools",
     "rate_limit",
     "schema_check",
     "require_tools",
@@ -27,7 +28,17 @@ NAMES = [
     "route_model",
     "cache",
     "budget",
+    "greeting",
+    "profanity",
+    "quiet_hours",
+    "allow_users",
+    "attachment_limits",
+    "session_summary",
 ]
+UNSERVED = [name for name in NAMES if not BUILTINS[name].runs_agent]
+
+
+NIGHT = {"timezone": "UTC", "from": "22:00", "to": "07:00"}
 
 
 def test_the_catalogue_names_every_hook_and_its_model():
@@ -46,7 +57,7 @@ def test_each_can_be_made_from_its_example_and_registered_at_its_points(name):
     assert spec.name == name
     for point in builtin.points:
         assert builtin.lane_at(point) in CONTRACTS[point].lanes
-        assert registry.bound(point)[0].lane is builtin.lane_at(point)
+        assert registry.bound_hooks(point)[0].lane is builtin.lane_at(point)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,10 +66,10 @@ def test_each_function_brings_its_points_and_its_lanes(name):
     registry = HookRegistry()
     registry.register(getattr(checkrail.builtin, name), config=builtin.example)
     for point in builtin.points:
-        assert registry.bound(point)[0].lane is builtin.lane_at(point)
+        assert registry.bound_hooks(point)[0].lane is builtin.lane_at(point)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", UNSERVED)
 async def test_each_is_a_plain_function_that_reads_its_options_from_the_event(name):
     builtin = BUILTINS[name]
     registry = RecordingRegistry()
@@ -113,6 +124,8 @@ def test_an_unknown_option_is_refused_and_the_known_ones_are_named(name):
         ("tool_policy", {"deny": "x"}, "option 'deny' is 'x', expected a valid list"),
         ("tool_policy", {"deny": ["/(/"]}, "option 'deny[0]' is '/(/', expected a glob, or"),
         ("tool_policy", {"deny": ["x"], "status": 200}, "option 'status' is 200, expected greater"),
+        ("provider_tools", {}, "expected a policy: give `allow`, `deny` or both"),
+        ("provider_tools", {"deny": ["x"], "on_denied": "strp"}, "(did you mean 'strip'?)"),
         ("rate_limit", {}, "option 'limit' is missing, expected a value: it has no default"),
         ("rate_limit", {"limit": 0}, "option 'limit' is 0, expected greater than or equal to 1"),
         ("rate_limit", {"limit": True}, "option 'limit' is True, expected a valid integer"),
@@ -148,6 +161,29 @@ def test_an_unknown_option_is_refused_and_the_known_ones_are_named(name):
             "{'type': 'bogus'}, expected a JSON Schema ($.type: ",
         ),
         ("schema_check", {"schemas": {"x": {"type": 1}}}, "option 'schemas.x' is {'type': 1}"),
+        ("greeting", {}, "option 'text' is missing"),
+        ("greeting", {"text": ""}, "option 'text' is ''"),
+        ("profanity", {"words": ["*"]}, "a word, or the beginning of words with a * at its end"),
+        ("profanity", {"words": ["a*b"]}, "option 'words[0]' is 'a*b', expected a word"),
+        ("profanity", {"words": ["?!"]}, "option 'words[0]' is '?!', expected a word"),
+        ("profanity", {"defaults": False}, "expected something to look for: give `words`"),
+        ("profanity", {"on_found": "msak"}, "(did you mean 'mask'?)"),
+        ("quiet_hours", {"from": "22:00", "to": "7:00"}, "option 'timezone' is missing"),
+        ("quiet_hours", NIGHT | {"timezone": "Mars/Base"}, "expected the name of a time zone"),
+        ("quiet_hours", NIGHT | {"timezone": "../etc/passwd"}, "expected the name of a time zone"),
+        ("quiet_hours", NIGHT | {"from": "24:01"}, "'24:01', expected a time of day from 00:00"),
+        ("quiet_hours", NIGHT | {"from": 22}, "option 'from' is 22, expected a time of day"),
+        ("quiet_hours", NIGHT | {"days": []}, "option 'days' is []"),
+        ("quiet_hours", NIGHT | {"days": ["monday"]}, "(did you mean 'mon'?)"),
+        ("allow_users", {}, "expected a policy: give `allow`, `deny` or both"),
+        ("allow_users", {"allow": ["/(/"]}, "option 'allow[0]' is '/(/', expected a glob, or"),
+        ("attachment_limits", {}, "expected a limit: give `max_count`, `max_size`, `max_total`"),
+        ("attachment_limits", {"max_size": "10 M"}, "expected bytes, or a number with a unit"),
+        ("attachment_limits", {"max_size": -1}, "option 'max_size' is -1, expected greater than"),
+        ("attachment_limits", {"max_count": True}, "option 'max_count' is True, expected a valid"),
+        ("session_summary", {}, "option 'agent' is missing"),
+        ("session_summary", {"agent": "a b"}, "option 'agent' is 'a b'"),
+        ("session_summary", {"agent": "a", "timeout": 0}, "option 'timeout' is 0, expected great"),
         ("strip_provider_fields", {"providers": [1]}, "option 'providers[0]' is 1, expected a"),
     ],
 )
@@ -190,6 +226,11 @@ async def test_a_bad_config_that_shows_at_the_first_call_lets_nothing_pass():
         ("route_model", "after_llm_call", "ModelRequest"),
         ("cache", "before_tool_call", "ModelRequest"),
         ("budget", "before_tool_call", "ModelRequest"),
+        ("greeting", "before_inbound", "OutboundMessage"),
+        ("profanity", "before_run", "InboundMessage or OutboundMessage"),
+        ("quiet_hours", "before_outbound", "InboundMessage"),
+        ("allow_users", "before_outbound", "Session or InboundMessage"),
+        ("attachment_limits", "before_outbound", "InboundMessage"),
     ],
 )
 def test_a_hook_at_a_point_that_it_cannot_read_is_refused(name, point, reads):
@@ -201,7 +242,7 @@ def test_a_hook_at_a_point_that_it_cannot_read_is_refused(name, point, reads):
         assert f"Register it at {builtin.points[0]}" in refused.value.remedy
 
 
-@pytest.mark.parametrize("name", BUILTINS)
+@pytest.mark.parametrize("name", UNSERVED)
 async def test_where_a_hook_can_be_registered_it_can_read_what_flows(name):
     builtin = BUILTINS[name]
     hook = builtin.make(builtin.example)
@@ -220,17 +261,17 @@ def test_a_plain_function_makes_its_hook_once_for_each_config():
     builtin = BUILTINS["tool_policy"]
     first = event("before_tool_call", config={"deny": ["a"]})
     second = event("before_tool_call", config={"deny": ["a"]})
-    assert builtin.at(first) is builtin.at(first)
-    assert builtin.at(first) is not builtin.at(second)
+    assert builtin.hook_for(first) is builtin.hook_for(first)
+    assert builtin.hook_for(first) is not builtin.hook_for(second)
 
 
 def test_the_hooks_of_configs_that_nobody_uses_any_more_are_forgotten():
     builtin = BUILTINS["log_response"]
     used = event("after_llm_call", config={"level": "debug"})
-    hook = builtin.at(used)
+    hook = builtin.hook_for(used)
     for _ in range(KEPT * 2):
-        builtin.at(event("after_llm_call", config={"level": "info"}))
-        assert builtin.at(used) is hook
+        builtin.hook_for(event("after_llm_call", config={"level": "info"}))
+        assert builtin.hook_for(used) is hook
     assert len(builtin._made) == KEPT
 
 
@@ -242,7 +283,8 @@ async def test_built_in_hooks_stand_beside_each_other():
         registry.register(builtin.make(config), *builtin.points, **lanes)
     assert_allowed(await registry.fire("before_llm_call", sample("before_llm_call")))
     names = [record.hook for record in registry.records[::2]]
-    transforms = ["strip_provider_fields", "redact", "inject_system", "route_model", "cache"]
+    transforms = ["strip_provider_fields", "redact", "provider_tools", "inject_system"]
+    transforms += ["route_model", "cache"]
     assert names == [*transforms, "rate_limit", "budget", "log_request"]
 
 

@@ -315,7 +315,7 @@ async def test_in_a_file_one_entry_stands_at_both_of_its_points():
     loaded = load_text("hooks: {pre_request: {builtin: cache, config: {ttl: 1h}}}")
     registry = HookRegistry()
     registry.swap(loaded.specs)
-    assert [registry.bound(point)[0].lane for point in BUILTINS["cache"].points] == [
+    assert [registry.bound_hooks(point)[0].lane for point in BUILTINS["cache"].points] == [
         "transform",
         "observe",
     ]

@@ -161,7 +161,7 @@ async def test_each_point_is_counted_apart(clock):
     [(90, 90), (0.5, 0.5), ("90s", 90), ("1m", 60), ("1.5h", 5400), ("1h", 3600), ("1 d", 86400)],
 )
 def test_times(per, seconds):
-    assert BUILTINS["rate_limit"].options({"limit": 1, "per": per}).per == seconds
+    assert BUILTINS["rate_limit"].parse_options({"limit": 1, "per": per}).per == seconds
 
 
 async def test_keys_whose_hits_are_past_are_forgotten():

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 from collections import namedtuple
 
 import pytest
@@ -19,7 +20,7 @@ from checkrail import (
     ToolResult,
 )
 from checkrail.builtin import BUILTINS, redact
-from checkrail.engine.errors import HookRefusedError
+from checkrail.engine.errors import HookRefusedError, InvalidOutcomeError
 from checkrail.engine.frozen import FrozenDict
 from checkrail.engine.points import CONTRACTS, HookPoint
 from checkrail.testing import RecordingRegistry, assert_changed, event, sample
@@ -325,7 +326,9 @@ def test_objects_with_nothing_to_hide_and_other_objects_are_let_be():
         ("on_result", ["a"], {"a": {"x": [MAIL]}}, {"a": {"x": [EMAIL]}}),
         ("on_result", ["a.x"], {"a": {"x": MAIL, "y": MAIL}}, {"a": {"x": EMAIL, "y": MAIL}}),
         ("on_result", ["a[1]"], {"a": [MAIL, MAIL]}, {"a": [MAIL, EMAIL]}),
-        ("on_result", ["*.x"], {"a": {"x": MAIL}, "b": MAIL}, {"a": {"x": EMAIL}, "b": MAIL}),
+        ("on_result", ["*.x"], {"a": {"x": MAIL, "y": MAIL}}, {"a": {"x": EMAIL, "y": MAIL}}),
+        ("on_result", ["a[-1]"], {"a": [MAIL, MAIL]}, {"a": [MAIL, EMAIL]}),
+        ("on_result", ["a[-2].x"], {"a": [{"x": MAIL}] * 2}, {"a": [{"x": EMAIL}, {"x": MAIL}]}),
         ("on_result", ["output.a"], {"a": MAIL, "b": MAIL}, {"a": EMAIL, "b": MAIL}),
         ("on_result", ["output"], {"a": MAIL}, {"a": EMAIL}),
         ("before_run", ["parameters.a", "b"], {"a": MAIL, "b": MAIL}, {"a": EMAIL, "b": EMAIL}),
@@ -366,9 +369,47 @@ def test_fields_say_where_to_look(point, fields, value, changed):
     assert redacted(value, point, fields=fields) == changed
 
 
-@pytest.mark.parametrize("fields", [["b"], ["a.x"], ["a[0]"], ["a.*"]])
+@pytest.mark.parametrize("fields", [["b"], ["b.a"], ["a[7]"], ["a[-3]"], ["a[0].y"]])
 def test_elsewhere_nothing_is_changed(fields):
-    assert outcome_of({"a": MAIL}, fields=fields) is None
+    assert outcome_of({"a": [{"x": MAIL}, {"x": MAIL}]}, fields=fields) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        MAIL,
+        [MAIL],
+        {"type": "text", "text": MAIL},
+        [{"type": "text", "text": MAIL}, MAIL],
+        [[{"type": "text", "text": MAIL}]],
+        ({"text": MAIL},),
+        {MAIL},
+    ],
+)
+@pytest.mark.parametrize(
+    "field", ["messages[*].content", "messages[*].content[*].text", "messages.content.text"]
+)
+def test_a_field_is_found_in_every_shape(field, content):
+    """A list that the path does not name, and a text where it goes on, hide nothing."""
+    value = ModelRequest(messages=[{"role": "user", "content": content, "name": MAIL}])
+    after = redacted(value, "before_llm_call", fields=[field])
+    assert MAIL not in repr(after.messages[0]["content"])
+    assert after.messages[0]["name"] == MAIL
+
+
+@pytest.mark.parametrize("fields", [["body"], ["parameters.body"], ["request"], ["text"]])
+async def test_a_field_that_no_value_of_the_point_has_is_no_field(fields, caplog):
+    registry = HookRegistry()
+    registry.register(redact, "before_tool_call", config={"fields": fields})
+    verdict = await registry.fire("before_tool_call", ToolCall("1", "f", {"body": MAIL}))
+    assert verdict.decision == "fail"
+    assert "a ToolCall has none of its fields" in verdict.reason
+
+
+@pytest.mark.parametrize("fields", [[], [""], ["$['a']"], ["a..b"], ["a["], ["a[x]"], ["[0]"]])
+def test_fields_that_are_no_paths_are_refused(fields):
+    with pytest.raises(InvalidOutcomeError, match="paths, such as"):
+        BUILTINS["redact"].make({"fields": fields})
 
 
 async def test_what_nests_too_deeply_to_be_searched_does_not_pass():
@@ -468,6 +509,63 @@ def test_every_text_of_a_request_is_redacted_whatever_its_key(request_):
     left = [*texts_in([after.messages, after.tools, after.params, after.raw])]
     assert not [text for text in left if MAIL in text]
     assert any(EMAIL in text for text in left)
+
+
+def every_letter_as_its_number(data):
+    """Write data as JSON with its letters as numbers, as some models and clients do."""
+    return "".join(
+        f"\\u{ord(letter):04x}" if letter.isalpha() or letter == "@" else letter
+        for letter in json.dumps(data, ensure_ascii=False)
+    )
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        json.dumps({"to": MAIL, "text": "für Zoë"}),
+        every_letter_as_its_number({"to": MAIL, "text": ["für", {"a": "Zoë"}]}),
+        every_letter_as_its_number([MAIL, "Zoë"]),
+        '{"a": "\\u005aoë", "a": "ls"}',
+        json.dumps({"arguments": json.dumps({"arguments": json.dumps({"to": "Zoë"})})}),
+        '{"a": ' + json.dumps(MAIL) + "cut",
+        every_letter_as_its_number({"to": MAIL})[:-1] + r', "b": "\ud800"}',
+        "[" * 5000 + MAIL,
+    ],
+)
+def test_arguments_are_redacted_however_their_json_is_written(written):
+    calls = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": written}}]
+    item = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": written}
+    request_ = ModelRequest(messages=[{"role": "assistant", "tool_calls": calls}, item])
+    config = {"kinds": ["email"], "patterns": {"name": "Zoë"}}
+    call, item = redacted(request_, "before_llm_call", **config).messages
+    for left in (call["tool_calls"][0]["function"]["arguments"], item["arguments"]):
+        assert not re.search("zo|5a|61|ann@", left.lower())
+        assert re.search("redacted:(name|email)|^{.a.: .ls.}$", left)
+        left.encode()
+
+
+def test_arguments_are_masked_as_the_same_data_is():
+    call = redacted(ToolCall("1", "f", {"password": "sunshine", "n": 1}), "before_tool_call")
+    written = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}]}
+    written["tool_calls"][0]["function"]["arguments"] = json.dumps({"password": "sunshine", "n": 1})
+    after = redacted(ModelRequest(messages=[written]), "before_llm_call")
+    arguments = after.messages[0]["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(arguments) == call.args == {"password": SECRET, "n": 1}
+
+
+def test_a_mask_over_signs_of_json_stays():
+    arguments = '{"a": 7, "b": "x"}'
+    message = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": arguments}
+    value = ModelRequest(messages=[message, {"role": "user", "content": arguments}])
+    after = redacted(value, "before_llm_call", kinds=[], patterns={"seven": r"7, \S+"})
+    assert "7" not in after.messages[0]["arguments"]
+    assert "7" not in after.messages[1]["content"]
+
+
+def test_arguments_in_which_nothing_is_found_stay_to_the_letter():
+    arguments = '{ "a":1,"b" : "\\u0078", "a": 2 }'
+    message = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": arguments}
+    assert outcome_of(ModelRequest(messages=[message]), "before_llm_call") is None
 
 
 KEPT = [

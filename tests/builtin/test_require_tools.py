@@ -143,9 +143,9 @@ async def test_retries_come_to_an_end():
 def test_the_log_forgets_the_runs_that_were_heard_of_the_longest_ago():
     log = CallLog(max_runs=2)
     for run in ("a", "b", "a", "c"):
-        log.note(run, ToolResult("1", "lookup"))
+        log.add_result(run, ToolResult("1", "lookup"))
     assert len(log) == 2
-    assert [bool(log.called(run, successful=True)) for run in "abc"] == [True, False, True]
+    assert [bool(log.called_tools(run, successful=True)) for run in "abc"] == [True, False, True]
 
 
 async def test_as_a_plain_function_it_stands_at_all_its_points():

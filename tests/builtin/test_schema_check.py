@@ -8,7 +8,8 @@ from pydantic import BaseModel
 
 from checkrail import CheckrailError, ToolCall, ToolResult
 from checkrail.builtin import BUILTINS, BuiltinConfigError, schema_check
-from checkrail.builtin.schema_check import compiled, problems
+from checkrail.builtin.schema_check import compile_schema, find_problems
+from checkrail.builtin.schema_work import SchemaWork
 from checkrail.engine.errors import HookRefusedError
 from checkrail.testing import RecordingRegistry, assert_allowed, assert_blocked
 
@@ -204,8 +205,34 @@ def test_of_very_many_errors_the_first_is_told_and_soon():
     """The library makes all errors at once: here four million."""
     schema = {"items": {"allOf": [{"type": "string"}] * 200}}
     began = time.thread_time()
-    found = problems(compiled("schema", schema), [1] * 20_000)
+    found = find_problems(compile_schema("schema", schema), [1] * 20_000)
     assert found == ['$[0]: it is not of type "string"']
     assert time.thread_time() - began < 1
-    assert len(problems(compiled("schema", schema), [1, 2])) == 400
-    assert problems(compiled("schema", schema), ["a"] * 20_000) == []
+    assert len(find_problems(compile_schema("schema", schema), [1, 2])) == 400
+    assert find_problems(compile_schema("schema", schema), ["a"] * 20_000) == []
+
+
+def test_an_estimate_goes_through_a_value_once_for_all_schemas():
+    gone_through = []
+
+    class Items(list):
+        def __iter__(self):
+            gone_through.append(self)
+            return super().__iter__()
+
+    class Names(dict):
+        def __iter__(self):
+            gone_through.append(self)
+            return super().__iter__()
+
+    lists = [{"items": {"pattern": f"(a){{1,{n}}}"}} for n in range(2, 52)]
+    names = [{"patternProperties": {f"(a){{1,{n}}}": True}} for n in range(2, 52)]
+    work = SchemaWork({"properties": {"l": {"allOf": lists}, "n": {"allOf": names}}}, 200, 0)
+    work.check(
+        {
+            "l": Items([*range(1000)]),
+            "n": Names(dict.fromkeys(map(str, range(99)))),
+            "t": "a" * 100_000,
+        }
+    )
+    assert len(gone_through) <= 4

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from checkrail.builtin.windows import window_at
+from checkrail.builtin.budget import window_at
 
 
 def at(text):
@@ -30,11 +30,11 @@ def test_windows_go_by_the_calendar(per, now, start, end):
 
 def test_the_end_is_told_as_a_time_and_in_seconds():
     now = at("2026-05-17T23:59:30")
-    assert window_at("day", now).told_end(now) == "2026-05-18 00:00 UTC, in 30 s"
+    assert window_at("day", now).format_end(now) == "2026-05-18 00:00 UTC, in 30 s"
 
 
 @pytest.mark.parametrize("per", ["run", "total"])
 def test_what_has_no_end_is_kept_for_long_after_the_last_addition(per):
     window = window_at(per, 1000.0)
-    assert (window.start, window.end, window.told_end(1000.0)) == (0.0, None, "")
+    assert (window.start, window.end, window.format_end(1000.0)) == (0.0, None, "")
     assert window.until >= 1000.0 + 30 * 86400

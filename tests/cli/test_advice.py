@@ -69,6 +69,19 @@ def test_a_redaction_that_misses_the_text_beside_tool_calls_is_told(warned):
     assert told.startswith("'clean': it does not see the text beside tool calls")
 
 
+def test_a_redaction_that_agents_do_not_take_back_is_told(invoke, tmp_path):
+    file = tmp_path / "checkrail.yaml"
+    hooks = "hooks: {before_llm_call: {name: r, redact: {kinds: [secrets], restore: tools}}}\n"
+    told = []
+    for agents in ("", "agents: {a: {model: {replies: [hello]}}}\n"):
+        file.write_text(hooks + agents)
+        told.append(
+            [each["found"] for each in invoke("check", str(file), "--json").data["warnings"]]
+        )
+    found = "`restore` holds at the gateway: in the agents of this file nothing is put back"
+    assert told == [[], [found]]
+
+
 def test_an_index_that_sqlite_cannot_have_is_told(invoke, tmp_path):
     file = tmp_path / "checkrail.yaml"
     index = "{dims: 2, embed: './embed.py:embed'}"

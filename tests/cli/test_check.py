@@ -97,6 +97,7 @@ enabled = false
 path = "./own.py:watch"
 """
 
+NOTES = [f"note: checkrail.yaml:{line}" for line in (8, 25, 31)]  # of older spellings
 HEAD = ["#", "hook", "does", "lane", "priority", "matches", "timeout", "on_error", "mode"]
 OPEN = "continue, invalid: fail"
 CLOSED = "block, timeout: continue, invalid: fail"
@@ -156,7 +157,10 @@ def told(start, folder):
 
 def test_the_plan_shows_every_hook_in_the_order_of_its_calls(start, folder):
     done = start("check", "checkrail.yaml", cwd=folder)
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, [line.partition(" hooks")[0] for line in done.err.splitlines()]) == (
+        0,
+        NOTES,
+    )
     assert done.rows == PLAN
 
 
@@ -174,7 +178,7 @@ def test_without_any_file_it_says_so(start, tmp_path):
 
 
 def test_the_plan_as_json_has_the_same_hooks_in_the_same_order(told):
-    assert told.keys() == {"file", "ok", "warnings", "plan", "off"}
+    assert told.keys() == {"file", "ok", "warnings", "notes", "plan", "off"}
     assert (told["file"], told["ok"], told["warnings"]) == ("checkrail.yaml", True, [])
     assert told["off"] == ["asleep"]
     assert {point: [hook["name"] for hook in hooks] for point, hooks in told["plan"].items()} == {

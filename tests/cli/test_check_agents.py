@@ -38,7 +38,7 @@ AGENTS = """
         hooks:
           before_final_response:
             - { redact: secrets }
-            - { name: asleep, enabled: false, path: ./tools.py:none }
+            - { name: asleep, mode: off, path: ./tools.py:none }
       researcher: { model: anthropic/claude-sonnet-5 }
       old: ./support.py:graph
 """

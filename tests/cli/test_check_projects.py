@@ -1,5 +1,7 @@
 """`checkrail check` on projects of the run server, ours and others'."""
 
+import pytest
+
 PROJECT = """{
   "python_version": "3.12",
   "dependencies": ["."],
@@ -116,11 +118,13 @@ def test_the_upstreams_of_a_gateway_stand_under_the_plan(invoke, write, monkeypa
     monkeypatch.setenv("PLACE", "https://models.example.com/v1")
     write("hooks.yaml", GATEWAY)
     done = invoke("check", "hooks.yaml")
-    assert done.rows[-6:-2] == [
+    assert done.rows[-8:-2] == [
         ["gateway"],
         ["upstream", "speaks", "models", "key"],
         ["openai", "chat, responses", "gpt-*, o*", "its own"],
         ["spare", "chat", "*", "caller's"],
+        ["called from this machine"],
+        ["passed on without hooks: everything else under /v1 and /v1beta"],
     ]
     told = invoke("check", "hooks.yaml", "--json")
     assert told.data["upstreams"]["openai"]["models"] == ["gpt-*", "o*"]
@@ -128,7 +132,49 @@ def test_the_upstreams_of_a_gateway_stand_under_the_plan(invoke, write, monkeypa
     assert "example.com" not in done.out + told.out
 
 
+@pytest.mark.parametrize(
+    ("said", "shown", "data"),
+    [
+        ("{}", "nothing else", False),
+        ("{ pass_through: true }", "everything else under /v1 and /v1beta", True),
+        ("{ pass_through: false }", "nothing else", False),
+        (
+            '{ pass_through: ["GET /v1/files*", /v1/embeddings/] }',
+            "GET /v1/files*, /v1/embeddings",
+            ["GET /v1/files*", "/v1/embeddings"],
+        ),
+        (
+            '{ pass_through: ["POST /v1beta/models/*:embedContent", /upload/v1beta/files] }',
+            "POST /v1beta/models/*:embedContent, /upload/v1beta/files",
+            ["POST /v1beta/models/*:embedContent", "/upload/v1beta/files"],
+        ),
+    ],
+)
+def test_what_passes_a_gateway_unseen_stands_there(said, shown, data, invoke, write):
+    keyed = "keys: { ann: not-a-real-key-of-ann }"
+    inner = said.strip("{} ")
+    write("hooks.yaml", f"gateway: {{ {', '.join(filter(None, [keyed, inner]))} }}\n")
+    done = invoke("check", "hooks.yaml")
+    assert done.rows[-4:-2] == [
+        ["called with a key: ann"],
+        [f"passed on without hooks: {shown}"],
+    ]
+    told = invoke("check", "hooks.yaml", "--json")
+    assert told.data["gateway"] == {"keys": ["ann"], "pass_through": data}
+    assert "not-a-real" not in done.out + told.out
+
+
+@pytest.mark.parametrize(
+    "wrong", ["all", "[files]", "[get /v1/x]", "[/v1/]", "[/v2/x]", "['TRACE /v1/x']"]
+)
+def test_what_is_to_pass_a_gateway_has_to_be_paths(wrong, invoke, write):
+    write("hooks.yaml", f"gateway: {{ pass_through: {wrong} }}\n")
+    done = invoke("check", "hooks.yaml")
+    assert done.code != 0
+    assert "GET /v1/files/*" in done.err
+
+
 def test_a_file_that_names_no_upstreams_shows_none(invoke, write):
-    write("hooks.yaml", "hooks: {}\ngateway: {blocked_tool: drop}\n")
+    write("hooks.yaml", "hooks: {}\n")
     assert ["gateway"] not in invoke("check", "hooks.yaml").rows
     assert "upstreams" not in invoke("check", "hooks.yaml", "--json").data

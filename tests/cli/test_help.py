@@ -15,7 +15,18 @@ from checkrail.cli.extras import PACKAGES
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 COMMANDS = ["chat", "check", "fire", "hooks", "init", "schema"]
-OF_THE_SERVER = ["approvals", "db", "dev", "keys", "resume", "runner", "runs", "serve"]
+OF_THE_SERVER = [
+    "approvals",
+    "calls",
+    "db",
+    "dev",
+    "keys",
+    "resume",
+    "runner",
+    "runs",
+    "serve",
+    "sessions",
+]
 OF_THE_GATEWAY = ["gateway", "litellm-config", "with"]
 """Their examples are in tests of their own."""
 

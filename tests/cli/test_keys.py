@@ -9,7 +9,7 @@ from checkrail.cli.keys import ONCE, ROLES
 from checkrail.server.auth.caller import ROLES as KNOWN
 from checkrail.server.auth.keys import digest_of
 from checkrail.store import keys
-from checkrail.store.database import opened
+from checkrail.store.database import open_database
 from checkrail.store.engines import sqlite_url
 
 ASKS = "hooks: {}\nauth: {keys: true}\n"
@@ -28,7 +28,7 @@ def file(project):
 
 
 def kept(file):
-    with opened(sqlite_url(file)) as database:
+    with open_database(sqlite_url(file)) as database:
         return database.read_now(keys.all_keys)
 
 
@@ -45,10 +45,10 @@ def test_a_key_is_printed_once_and_only_its_digest_is_kept(checkrail, project, f
     assert token.startswith("crk_")
     assert len(token) > 40
     [row] = kept(file)
-    assert row["digest"] == digest_of(token)
-    assert (row["name"], row["role"], row["owner"]) == ("ci", "member", "ci")
+    assert row.digest == digest_of(token)
+    assert (row.name, row.role, row.owner) == ("ci", "member", "ci")
     told = done.err.splitlines()
-    assert told == [f"{row['key_id']}: member ci, for ci", ONCE]
+    assert told == [f"{row.key_id}: member ci, for ci", ONCE]
     assert token.encode() not in file.read_bytes()
     assert token not in checkrail("keys", "ls", "--json").out
 
@@ -62,10 +62,10 @@ def test_the_key_alone_goes_to_standard_output_for_scripts(invoke, project):
 def test_machines_get_the_key_with_what_is_known_of_it(invoke, project, file):
     told = made(invoke, "ci", "admin", "--owner", "ann")
     [row] = kept(file)
-    assert digest_of(told.pop("key")) == row["digest"]
+    assert digest_of(told.pop("key")) == row.digest
     assert told.pop("created_at").endswith("+00:00")
     assert told == {
-        "key_id": row["key_id"],
+        "key_id": row.key_id,
         "name": "ci",
         "role": "admin",
         "owner": "ann",
@@ -76,7 +76,7 @@ def test_machines_get_the_key_with_what_is_known_of_it(invoke, project, file):
 def test_two_keys_of_one_name_are_two_keys(invoke, project, file):
     first, second = made(invoke), made(invoke)
     assert first["key"] != second["key"]
-    assert [row["key_id"] for row in kept(file)] == [second["key_id"], first["key_id"]]
+    assert [row.key_id for row in kept(file)] == [second["key_id"], first["key_id"]]
 
 
 def test_the_roles_are_those_of_the_server():
@@ -86,7 +86,7 @@ def test_the_roles_are_those_of_the_server():
 @pytest.mark.parametrize("role", ROLES)
 def test_each_role_can_be_given(invoke, project, file, role):
     made(invoke, "ci", role)
-    assert [row["role"] for row in kept(file)] == [role]
+    assert [row.role for row in kept(file)] == [role]
 
 
 def test_keys_are_listed_the_newest_first_with_those_that_were_revoked(invoke, project):
@@ -117,7 +117,7 @@ def test_a_revoked_key_is_not_in_force(invoke, project, file):
     done = invoke("keys", "revoke", key["key_id"])
     assert (done.code, done.err) == (0, "")
     assert done.out == f"{key['key_id']}: revoked ci\n"
-    with opened(sqlite_url(file)) as database:
+    with open_database(sqlite_url(file)) as database:
         assert database.read_now(lambda reads: keys.find(reads, digest_of(key["key"]))) is None
 
 
@@ -138,7 +138,7 @@ def test_a_key_that_cannot_be_revoked_is_told(invoke, project):
     invoke("keys", "revoke", first)
     again = invoke("keys", "revoke", first)
     assert again.code == 2
-    assert "was revoked before" in again.err
+    assert "is revoked already" in again.err
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nb", "a\x1b[31m", "a\0b", "x" * 201])
@@ -161,7 +161,7 @@ def test_a_project_that_asks_for_no_keys_is_warned_of(invoke, write):
     write("checkrail.yaml", SILENT)
     done = invoke("keys", "create", "ci", "--role", "member")
     assert done.code == 0
-    assert "says nothing of auth" in done.err
+    assert "configures no auth" in done.err
     assert "auth: {keys: true}" in done.err
 
 
@@ -183,9 +183,9 @@ def test_postgresql_without_tables_says_what_to_do_and_with_them_keeps_keys(
     assert "checkrail db upgrade" in early.err
     checkrail("db", "upgrade", CHECKRAIL_DATABASE_URL=url)
     token = checkrail("keys", "create", "ci", "--role", "member", CHECKRAIL_DATABASE_URL=url).out
-    with opened(url) as database:
+    with open_database(url) as database:
         [row] = database.read_now(keys.all_keys)
-    assert row["digest"] == digest_of(token.strip())
+    assert row.digest == digest_of(token.strip())
     assert not (project / ".checkrail").exists()
 
 
@@ -196,10 +196,9 @@ def test_keys_are_made_while_somebody_else_writes(checkrail, invoke, project, fi
     try:
         busy.execute("BEGIN IMMEDIATE")
         busy.execute("DELETE FROM api_keys")
-        with opened(sqlite_url(file)) as database:
-            row = {"key_id": "k", "digest": "d", "name": "n", "role": "admin", "owner": "o"}
-            row |= {"created_at": time.time(), "revoked_at": None}
-            waiting = database.write_soon(lambda tx: keys.add(tx, row))
+        with open_database(sqlite_url(file)) as database:
+            key = keys.Key("k", "d", "n", "admin", "o", created_at=time.time())
+            waiting = database.write_soon(lambda tx: keys.add(tx, key))
             assert len(invoke("keys", "ls", "--json").data) == 0
             assert not waiting.done()
             busy.execute("COMMIT")

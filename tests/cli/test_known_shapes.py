@@ -234,7 +234,8 @@ def test_one_entry_a_point_with_a_type(invoke, write):
             "enforce",
         ],
     ]
-    start, finish = done.err.splitlines()
+    start, finish, older = done.err.splitlines()
+    assert older.startswith("note: agent.json:9 hooks.on_run_start.timeout_seconds: ")
     assert "agent.json:5 hooks.on_run_start: agent hooks need the run server" in start
     assert "agent.json:11 hooks.on_run_finish: agent hooks need the run server" in finish
     plan = invoke("check", "agent.json", "--json").data["plan"]

@@ -58,6 +58,8 @@ def test_it_writes_them_into_a_file_whose_lines_stay(checkrail, write, text):
         ("litellm_settings:\n  callbacks: [lago, 'x.y', ] # two\n", ["lago", "x.y", CALLBACK]),
         ("litellm_settings:\n  callbacks: lago\n  cache: true\n", ["lago", CALLBACK]),
         ("other: {callbacks: [a]}\nlitellm_settings: {callbacks: [b]}\n", ["b", CALLBACK]),
+        ("{model_list: [{model_name: a}]} # ours\n", [CALLBACK]),
+        ("{}\n", [CALLBACK]),
     ],
 )
 def test_it_writes_into_settings_of_one_line(checkrail, write, text, callbacks):
@@ -65,7 +67,7 @@ def test_it_writes_into_settings_of_one_line(checkrail, write, text, callbacks):
     done = checkrail("litellm-config", "--write", "config.yaml")
     assert (done.code, done.err) == (0, "")
     known = read(text)
-    settings = {**known["litellm_settings"], "callbacks": callbacks}
+    settings = {**known.get("litellm_settings", {}), "callbacks": callbacks}
     assert read(file.read_text()) == {**known, "litellm_settings": settings}
     assert ("#" in text) is ("#" in file.read_text())
     again = checkrail("litellm-config", "--write", "config.yaml")
@@ -84,6 +86,7 @@ def test_it_makes_a_file(checkrail, tmp_path):
         ("litellm_settings: on\n", "by hand"),
         ("- a\n", "which is a mapping"),
         ("a: [\n", "cannot be read"),
+        ("a: 1\n...\n", "by hand"),
     ],
 )
 def test_what_it_cannot_write_it_leaves_alone(checkrail, write, text, says):

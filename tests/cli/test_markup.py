@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import checkrail
-from checkrail.cli.show import console
+from checkrail.cli.output import console
 
 SOURCES = sorted(Path(checkrail.__file__).parent.rglob("*.py"))
 TAGS = "[a-c]* [bold]b[/bold] [/nope] [link=https://x.example]l[/link] :key:"
@@ -35,7 +35,7 @@ def test_one_console_prints_everything_and_reads_no_markup():
         nodes = ast.walk(ast.parse(text)) if re.search("rich|markup|Console", text) else ()
         used = {name for node in nodes for name in names_of(node)}
         assert not used & reading, file
-        assert file.parts[-2:] == ("cli", "show.py") or not used & making, file
+        assert file.parts[-2:] == ("cli", "output.py") or not used & making, file
 
 
 def test_the_console_reads_no_markup_in_any_form():

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from checkrail import Block, Continue, HookRegistry
-from checkrail.cli.recorded import Recorded, Times, endings, times, unfinished
-from checkrail.cli.run_page import lasted, print_run
+from checkrail.cli.records import Recorded, TimeSplit, finished_calls, split_time, unfinished_calls
+from checkrail.cli.run_page import format_duration, print_run
 
 BEGAN = 1_700_000_000.0
 SHOWN = ["kind", "point", "hook", "lane", "shadow", "decision", "reason", "failure", "error"]
@@ -57,24 +57,26 @@ def page(run, records, now=BEGAN + 10):
 
 def test_time_is_split_between_waiting_hooks_and_agent():
     calls = [call("admit", 0.5, 0.5, "before_run"), call("limit", 4, 2), call("report", 9.5, 0.5)]
-    assert times(run(), calls, BEGAN + 99) == Times(waiting=0.5, hooks=3.0, agent=6.0)
+    assert split_time(run(), calls, BEGAN + 99) == TimeSplit(waiting=0.5, hooks=3.0, agent=6.0)
 
 
 def test_hooks_at_once_leave_the_agent_the_rest():
     calls = [call("a", 5, 4), call("b", 4, 2), call("c", 6, 2)]
-    assert times(run(), calls, BEGAN + 99) == Times(waiting=1.0, hooks=8.0, agent=3.0)
+    assert split_time(run(), calls, BEGAN + 99) == TimeSplit(waiting=1.0, hooks=8.0, agent=3.0)
 
 
 def test_the_time_of_a_run_that_goes_on_is_counted_until_now():
-    assert times(run(ended=None), [], BEGAN + 4) == Times(waiting=1.0, hooks=0.0, agent=3.0)
-    waiting = times(run(started=None, ended=None), [], BEGAN + 4)
-    assert waiting == Times(waiting=4.0, hooks=0.0, agent=0.0)
+    assert split_time(run(ended=None), [], BEGAN + 4) == TimeSplit(
+        waiting=1.0, hooks=0.0, agent=3.0
+    )
+    waiting = split_time(run(started=None, ended=None), [], BEGAN + 4)
+    assert waiting == TimeSplit(waiting=4.0, hooks=0.0, agent=0.0)
 
 
 def test_a_call_without_an_ending_is_unfinished():
     story = [start("a", 1), call("a", 2, 1), start("a", 3), start("b", 3), call("b", 4, 1)]
-    assert [record.time - BEGAN for record in unfinished(story)] == [3]
-    assert [record.hook for record in endings(story)] == ["a", "b"]
+    assert [record.time - BEGAN for record in unfinished_calls(story)] == [3]
+    assert [record.hook for record in finished_calls(story)] == ["a", "b"]
 
 
 async def test_a_record_has_on_the_wire_all_that_a_timeline_shows():
@@ -129,7 +131,7 @@ def test_a_hook_that_hangs_and_one_that_was_cut_off_are_told():
     cut = call("cut", 3, 0, event_type="hook_failed", failure="lost", error="it went away")
     del cut.told["decision"], cut.told["duration_ms"]
     lines = page(run(ended=None), [start("cut", 2), cut, start("slow", 4)], BEGAN + 7)
-    assert lines[-1] == "slow at before_tool_call has been at it for 3.00 s"
+    assert lines[-1] == "slow at before_tool_call has been running for 3.00 s"
     assert any("failed (lost)" in line and "it went away" in line for line in lines)
 
 
@@ -146,8 +148,8 @@ def test_deliveries_say_how_they_went():
     [(0, "0 ms"), (0.5, "500 ms"), (1, "1.00 s"), (119, "119.00 s"), (125, "2 min 5 s")],
 )
 def test_times_are_written_for_people(seconds, told):
-    assert lasted(seconds) == told
+    assert format_duration(seconds) == told
 
 
 def test_long_times_are_written_in_hours():
-    assert lasted(2 * 3600 + 61) == "2 h 1 min"
+    assert format_duration(2 * 3600 + 61) == "2 h 1 min"

@@ -133,7 +133,7 @@ def test_the_beginning_of_an_id_is_enough_if_it_is_the_only_one(site, runs):
     assert runs("show", longer.upper(), "--json").data["run_id"] == second
     several = runs("show", same)
     assert (several.code, several.out) == (2, "")
-    assert "say more of the id" in several.err
+    assert "give more of the id" in several.err
     nothing = runs("show", "zz")
     assert nothing.code == 2
     assert "begins with 'zz'" in nothing.err
@@ -192,7 +192,7 @@ def test_without_a_key_and_with_a_wrong_one_it_says_what_to_do(site, invoke, mon
 def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(site, invoke, key):
     done = invoke("runs", "ls", "--server", site.url, "--key", key)
     assert (done.code, done.out) == (2, "")
-    assert "signs in it that no key has" in done.err
+    assert "characters that no key has" in done.err
     assert "crk_" not in done.err
 
 

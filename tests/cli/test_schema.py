@@ -5,7 +5,7 @@ import json
 import jsonschema_rs
 import pytest
 
-from checkrail.actions.wire import request
+from checkrail.actions.wire import render_event
 from checkrail.engine.points import ALIASES, CONTRACTS, FIRED_AS, HookPoint
 from checkrail.testing import event
 
@@ -53,7 +53,7 @@ def test_every_point_has_two_schemas_that_are_valid(point, invoke):
 
 
 def json_request(point):
-    return json.loads(json.dumps(request(event(point, run_id="r1", user="ann"))))
+    return json.loads(json.dumps(render_event(event(point, run_id="r1", user="ann"))))
 
 
 def test_the_real_command_prints_a_schema(checkrail):

@@ -1,5 +1,7 @@
 """Hooks that are left out, switched off or loud: told, without spoiling anything."""
 
+from pathlib import Path
+
 PROBLEM = {"file", "line", "path", "found", "expected", "hint"}
 
 OPTIONAL = """
@@ -27,12 +29,14 @@ def test_optional_hooks_that_are_not_there_are_warned_of(checkrail, write):
     write("checkrail.yaml", OPTIONAL)
     done = checkrail("check", "checkrail.yaml")
     assert done.code == 0
-    missing, served = done.err.splitlines()
+    missing, served, older = done.err.splitlines()
     assert "checkrail.yaml:6 hooks.before_run[1].path: left out, for it is optional" in missing
     assert "gone.py" in missing
     assert "checkrail.yaml:8 hooks.before_run[2]: agent hooks need the run server" in served
     assert missing.startswith("warning: ")
     assert served.startswith("warning: ")
+    at = "note: checkrail.yaml:16 hooks.before_run[4].enabled: "
+    assert older == f"{at}`enabled: false` is an older spelling (write mode: off)"
     assert [row[1] for row in done.rows if len(row) == 9] == ["hook", "kept", "served"]
     assert done.rows[-2:] == [
         ["switched off: asleep, tired"],
@@ -49,7 +53,54 @@ def test_warnings_as_json_tell_where_they_are(invoke, write):
         (6, "hooks.before_run[1].path"),
         (8, "hooks.before_run[2]"),
     ]
-    assert all(found.keys() == PROBLEM for found in told["warnings"])
+    (note,) = told["notes"]
+    assert (note["line"], note["path"], note["hint"]) == (
+        16,
+        "hooks.before_run[4].enabled",
+        "write mode: off",
+    )
+    assert all(found.keys() == PROBLEM for found in (*told["warnings"], note))
+
+
+OLDER_OPTIONS = """
+from checkrail import Hook, Hooks
+
+hooks = Hooks()
+
+
+@hooks.before_run(timeout_seconds=2, enabled=False)
+def slow(event):
+    pass
+
+
+@hooks.before_run(timeout=2, mode="off", on_error="block")
+def current(event):
+    pass
+
+
+class Door(Hook):
+    name = "door"
+    points = ("before_run",)
+    failure_mode = "FailClosed"
+
+    def execute(self, event):
+        pass
+
+
+every = [hooks, Door()]
+"""
+
+
+def test_options_of_hooks_in_python_are_noted_too(invoke, write):
+    write("rules.py", OLDER_OPTIONS)
+    write("checkrail.yaml", "hooks: {path: ./rules.py:every}")
+    notes = invoke("check", "checkrail.yaml", "--json").data["notes"]
+    assert [(Path(note["file"]).name, note["path"], note["hint"]) for note in notes] == [
+        ("rules.py", "'slow'", "write timeout"),
+        ("rules.py", "'slow'", 'write mode="off"'),
+        ("rules.py", "'door'", "write on_error"),
+    ]
+    assert all(note["line"] for note in notes)
 
 
 def test_what_hooks_print_when_they_are_imported_does_not_spoil_the_json(checkrail, write):

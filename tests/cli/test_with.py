@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ HOOKS = """
       before_tool_call:
         - { name: limit, tools: [transfer], block: Transfers need the finance desk }
     gateway:
+      blocked_tool: text
       prices: { "model-*": { input: 1000, output: 2000 } }
 """
 AGENT = """
@@ -29,7 +31,7 @@ AGENT = """
     ).choices[0].message.content)
     try:
         chat.chat.completions.create(model="m", messages=[{"role": "user", "content": "secret"}])
-    except openai.PermissionDeniedError as error:
+    except openai.BadRequestError as error:
         print("refused:", error.status_code)
     with anthropic.Anthropic(api_key="sk-caller").messages.stream(
         model="m", max_tokens=9, messages=[{"role": "user", "content": "Hi"}]
@@ -49,7 +51,8 @@ def provider():
 @pytest.fixture
 def upstream(provider):
     """Where the command would have gone."""
-    return {"OPENAI_BASE_URL": f"{provider.url}/v1", "ANTHROPIC_BASE_URL": provider.url}
+    names = ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL")
+    return {"OPENAI_BASE_URL": f"{provider.url}/v1", **dict.fromkeys(names, provider.url)}
 
 
 def test_a_summary_that_cannot_be_written_is_told_before_anything_is_run(checkrail, write):
@@ -70,7 +73,7 @@ def test_a_command_goes_by_the_hooks_and_what_passed_is_told(
     lines = done.out.splitlines()
     assert lines[0].startswith("Sure")
     assert "Transfers need the finance desk" in done.out
-    assert "refused: 403" in lines
+    assert "refused: 400" in lines
     assert len(provider.requests) == 2
     assert done.err.splitlines()[-3:] == [
         "checkrail: 3 calls, 20 tokens in, 10 out, $0.0400",
@@ -97,7 +100,42 @@ def test_the_command_finds_the_gateway_in_its_environment(checkrail, write, upst
     assert address.startswith("http://127.0.0.1:")
     assert found["OPENAI_BASE_URL"] == found["OPENAI_API_BASE"] == f"{address}/v1"
     assert address not in upstream.values()
-    assert (done.code, done.err) == (0, "checkrail: 0 calls, 0 tokens in, 0 out\n")
+    assert done.code == 0
+    assert done.err.startswith("checkrail: 0 calls, 0 tokens in, 0 out\n")
+
+
+def test_a_command_past_which_nothing_was_seen_is_told_of_loudly(checkrail, write):
+    write("hooks.yaml", "hooks: {}\n")
+    loud = "NO HOOK SAW ANYTHING"
+    done = checkrail("with", "--", "true")
+    assert (done.code, loud in done.err) == (0, True)
+    done = checkrail("with", "--require", "--json", "summary.json", "--", "true")
+    assert (done.code, loud in done.err) == (1, True)
+    assert checkrail("with", "--require", "--", sys.executable, "-c", "exit(3)").code == 3
+
+
+def test_what_is_seen_is_enough(checkrail, write, provider, upstream):
+    write("hooks.yaml", "hooks: {}\n")
+    write("agent.py", AGENT.replace("sys.exit(7)", ""))
+    done = checkrail("with", "--require", "--", sys.executable, "agent.py", **upstream)
+    assert done.code == 0, done.err
+    assert "NO HOOK" not in done.err
+
+
+def test_programs_that_read_no_variables_get_arguments(checkrail, write, tmp_path):
+    write("hooks.yaml", "hooks: {}\n")
+    for name in ("codex", "pi", "other"):
+        file = write(name, '#!/bin/sh\necho "$@"\ncase $1 in --ext*) cat "$2";; esac\n')
+        file.chmod(0o755)
+    codex, pi, other = (
+        checkrail("with", "--", str(tmp_path / name), "exec", "hi").out
+        for name in ("codex", "pi", "other")
+    )
+    assert re.fullmatch(r'-c openai_base_url="http://127\.0\.0\.1:\d+/v1" exec hi\n', codex)
+    words, _, extension = pi.partition("\n")
+    assert re.fullmatch(r"--extension \S+/checkrail-gateway\.js exec hi", words)
+    assert re.search(r'\{"anthropic": "http://127.0.0.1:\d+", "openai": "\S+/v1"\}', extension)
+    assert other == "exec hi\n"
 
 
 def test_input_output_and_options_pass_through(checkrail, write):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkrail.config import ConfigError, Problem, dotenv, load
+from checkrail.config import ConfigError, Problem, environment, load
 
 Write = Callable[[str, str], Path]
 
@@ -55,7 +55,7 @@ def clean_environment(monkeypatch) -> Iterator[None]:
     yield
     os.environ.clear()
     os.environ.update(before)
-    dotenv._put.clear()
+    environment._put.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkrail.config import load, load_blueprint_hooks
-from checkrail.config.agent_circles import problems
-from checkrail.config.circles import circles, leads_to
+from checkrail.config.agent_cycles import find_agent_hook_problems, find_cycles, is_reachable
 
 POINTS = ("before_run", "on_run_start", "on_run_finish", "on_result", "on_run_error")
 
@@ -24,7 +23,9 @@ def hooks_of(name, **calls):
 
 def wrong(**agents):
     """Find what is wrong with agents, each with the agents that are its hooks by their points."""
-    return problems({name: hooks_of(name, **calls) for name, calls in agents.items()})
+    return find_agent_hook_problems(
+        {name: hooks_of(name, **calls) for name, calls in agents.items()}
+    )
 
 
 def test_nothing_is_wrong_with_a_chain_and_a_diamond():
@@ -97,7 +98,7 @@ def test_an_agent_with_start_hooks_is_no_start_hook(point, own):
 
 def test_start_hooks_of_any_type_count():
     own = load_blueprint_hooks("check", {"on_run_start": {"block": "No"}})
-    found = problems({"a": hooks_of("a", on_run_start="check"), "check": own})
+    found = find_agent_hook_problems({"a": hooks_of("a", on_run_start="check"), "check": own})
     assert len(found) == 1
 
 
@@ -108,8 +109,8 @@ def test_an_agent_with_start_hooks_may_be_a_finish_hook():
 def test_a_hook_that_is_off_calls_nobody():
     off = {"type": "agent", "agent_name": "a", "on_error": "block", "mode": "off"}
     hooks = load_blueprint_hooks("a", {"on_run_start": off, "on_run_finish": off})
-    assert problems({"a": hooks}) == []
-    assert problems({"a": hooks, "b": hooks_of("b", on_run_start="a")}) == []
+    assert find_agent_hook_problems({"a": hooks}) == []
+    assert find_agent_hook_problems({"a": hooks, "b": hooks_of("b", on_run_start="a")}) == []
 
 
 names = st.sampled_from("abcdef")
@@ -122,7 +123,7 @@ def test_what_is_left_without_the_calls_that_were_told_has_no_circle(graph):
         name: [((name, number), to) for number, to in enumerate(targets)]
         for name, targets in graph.items()
     }
-    told = [*circles(calls)]
+    told = [*find_cycles(calls)]
     for name, _, way in told:
         steps = way.split(" → ")
         assert steps[0] == steps[-1]
@@ -130,9 +131,9 @@ def test_what_is_left_without_the_calls_that_were_told_has_no_circle(graph):
         assert all(b in graph[a] for a, b in itertools.pairwise(steps))
     without = {call for _, call, _ in told}
     left = {name: [c for c in made if c[0] not in without] for name, made in calls.items()}
-    assert [*circles(left)] == []
+    assert [*find_cycles(left)] == []
     for name, made in left.items():
-        assert not any(leads_to(left, to, name) for _, to in made if to in left)
+        assert not any(is_reachable(left, to, name) for _, to in made if to in left)
 
 
 PROJECT = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from checkrail import AssistantMessage, ToolCall
-from checkrail.agent.models.named import PROVIDERS as NAMED
+from checkrail.agent.models.model import PROVIDERS as NAMED
 from checkrail.config import ConfigError, load, load_blueprint, load_text
 from checkrail.config.agent_models import PROTOCOL, PROVIDERS
 
@@ -339,13 +339,13 @@ def test_variables_are_put_in_where_they_are_allowed(monkeypatch):
     assert two.command == ("serve", "--key=very-secret-token")
     assert two.options["env"] == {"KEY": "very-secret-token"}
     assert "very-secret-token" not in repr(loaded)
-    assert loaded.scrubbed("it is very-secret-token") == "it is ${TOKEN}"
+    assert loaded.scrub("it is very-secret-token") == "it is ${TOKEN}"
 
 
 def test_a_key_that_stands_in_the_file_is_a_secret_too():
     loaded = load_text("agents: {a: {model: {model: openai/m, api_key: sk-in-the-file}}}")
     assert "sk-in-the-file" not in repr(loaded)
-    assert loaded.scrubbed("401: sk-in-the-file is wrong") == "401: (the api_key) is wrong"
+    assert loaded.scrub("401: sk-in-the-file is wrong") == "401: (the api_key) is wrong"
 
 
 def test_whoever_loads_may_look_at_the_tools_too(write):

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from checkrail.config import ConfigError, load_text
-from checkrail.config.document import parse
+from checkrail.config.document import parse_document
 from checkrail.config.problems import Report
 from checkrail.config.schema import TOP, entry_keys
 from checkrail.engine.points import ALIASES, HookPoint
@@ -72,7 +72,7 @@ def test_every_document_is_loaded_or_refused(document):
 
 def parsed(text: str, kind: str):
     report = Report("x")
-    document = parse(text.encode(), kind, Path(), report)
+    document = parse_document(text.encode(), kind, Path(), report)
     assert report.problems == []
     assert document is not None
     return document
@@ -96,7 +96,7 @@ def test_json_is_yaml(value):
 @given(st.lists(st.sampled_from(["[t]", "[[t.a]]", "[t.b]", "x = 1", "y = [{z = 1}]", "#"])))
 def test_every_key_of_toml_has_a_line(lines):
     report = Report("x")
-    document = parse("\n".join(lines).encode(), "toml", Path(), report)
+    document = parse_document("\n".join(lines).encode(), "toml", Path(), report)
     if document is None:
         assert report.problems
         return

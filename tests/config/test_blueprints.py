@@ -6,7 +6,7 @@ import pytest
 
 from checkrail import HookRegistry
 from checkrail.config import ConfigError, Settings, load_blueprint_hooks
-from checkrail.config.objects import Defaults
+from checkrail.config.hook_objects import Defaults
 
 BLUEPRINT = {
     "name": "data-processor",

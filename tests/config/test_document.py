@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from checkrail.config.document import MAX_BYTES, Document, parse, read
+from checkrail.config.document import MAX_BYTES, Document, parse_document, read_document
 from checkrail.config.problems import Report
 
 
 def parsed(text, kind):
     report = Report(f"file.{kind}")
     content = textwrap.dedent(text).lstrip("\n").encode() if isinstance(text, str) else text
-    return parse(content, kind, Path(), report), [str(problem) for problem in report.problems]
+    return parse_document(content, kind, Path(), report), [
+        str(problem) for problem in report.problems
+    ]
 
 
 def document(text, kind) -> Document:
@@ -288,8 +290,8 @@ def test_what_is_not_utf_8_is_told_with_its_line():
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path):
     report = Report("x")
-    assert read(tmp_path / "none.yaml", report) is None
-    assert read(tmp_path / "none.ini", report) is None
+    assert read_document(tmp_path / "none.yaml", report) is None
+    assert read_document(tmp_path / "none.ini", report) is None
     assert [str(problem) for problem in report.problems] == [
         "x: the file cannot be read: no such file or directory, expected a file that can be read",
         (

@@ -64,6 +64,14 @@ async def test_a_reason_is_expanded_and_the_escape_is_not():
     assert verdict.reason == "Not in north, ${APP_REGION} stays"
 
 
+async def test_a_use_that_is_not_closed_is_text_and_escapes_behind_it_are_read():
+    loaded = load_text(HEAD + "hooks: {before_run: {block: '${APP_REGION} ${API $${APP_ $$${'}}")
+    registry = HookRegistry()
+    registry.swap(loaded.specs)
+    verdict = await registry.fire("before_run", {})
+    assert verdict.reason == "north ${API ${APP_ $${"
+
+
 def test_values_are_not_in_any_repr():
     loaded = load_text(
         HEAD

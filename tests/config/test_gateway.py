@@ -25,6 +25,7 @@ EVERYTHING = """
           connect_seconds: 2.5
           first_byte_seconds: 20
           retries: 0
+          strip_prefix: false
       keys: { ci: "${CI_KEY}" }
       blocked_tool: drop
       keep_alive_seconds: 5
@@ -55,9 +56,10 @@ def test_a_file_that_says_nothing_has_the_public_addresses_and_the_callers_keys(
         ("openai", "chat", "https://api.openai.com/v1", None),
         ("openai", "responses", "https://api.openai.com/v1", None),
         ("anthropic", "messages", "https://api.anthropic.com", None),
+        ("gemini", "gemini", "https://generativelanguage.googleapis.com", None),
     ]
     assert (gateway.blocked_tool, gateway.keep_alive_seconds, gateway.ask_usage) == (
-        "text",
+        "continue",
         15,
         True,
     )
@@ -97,6 +99,7 @@ def test_every_key_of_the_gateway_is_read(write, environment):
                 connect_seconds=2.5,
                 first_byte_seconds=20,
                 retries=0,
+                strip_prefix=False,
             ),
         ),
         keys={"ci": "ci-secret-of-16-letters"},
@@ -113,13 +116,13 @@ def test_no_secret_of_the_gateway_is_shown(write, environment):
     shown = repr(loaded) + repr(loaded.gateway) + repr(loaded.gateway.upstreams)
     for name in ("OPENAI_KEY", "TOKEN", "CI_KEY"):
         assert SECRETS[name] not in shown
-        assert loaded.scrubbed(f"it was {SECRETS[name]}") == f"it was ${{{name}}}"
+        assert loaded.scrub(f"it was {SECRETS[name]}") == f"it was ${{{name}}}"
 
 
 def test_a_key_that_stands_in_the_file_is_taken_out_of_texts_too(write):
     text = "hooks: {}\ngateway: {upstreams: {openai: {key: sk-in-the-file}}}\n"
     loaded = load(write("checkrail.yaml", text))
-    assert loaded.scrubbed("sk-in-the-file") == "(the key of openai)"
+    assert loaded.scrub("sk-in-the-file") == "(the key of openai)"
 
 
 def test_everything_that_is_wrong_is_told_with_its_line(problems, environment):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checkrail.config import ConfigError, load, load_object
-from checkrail.config.modules import anew, project_modules
+from checkrail.config.modules import project_modules, reimport_modules
 
 
 def test_a_file_is_imported_from_its_folder(write, tmp_path):
@@ -99,7 +99,7 @@ def test_a_project_is_imported_anew(write, tmp_path):
     assert load_object(reference, tmp_path, "a") == 1
     modules = project_modules([tmp_path])
     assert {"shop_anew", "shop_anew.state", "shop_anew.graph"} <= modules
-    with anew(modules):
+    with reimport_modules(modules):
         assert load_object(reference, tmp_path, "a") == 2
 
 
@@ -109,7 +109,10 @@ def test_a_project_that_broke_keeps_what_it_had(write, tmp_path):
     reference = "./shop_kept/graph.py:graph"
     load_object(reference, tmp_path, "a")
     write("shop_kept/graph.py", "graph = \n")
-    with pytest.raises(ConfigError, match="SyntaxError"), anew(project_modules([tmp_path])):
+    with (
+        pytest.raises(ConfigError, match="SyntaxError"),
+        reimport_modules(project_modules([tmp_path])),
+    ):
         load_object(reference, tmp_path, "a")
     assert load_object(reference, tmp_path, "a") == 1
 

@@ -11,12 +11,13 @@ from ruamel.yaml import YAML
 
 from checkrail.config import ConfigError, load_text
 from checkrail.config import server_keys as server
-from checkrail.config.agent_keys import AGENT, GRAPH, PROCEDURAL, blueprint_of
+from checkrail.config.agent_keys import AGENT, GRAPH, PROCEDURAL, find_blueprint
 from checkrail.config.agent_models import MODEL_KEYS
 from checkrail.config.agent_tools import SERVER_KEYS
+from checkrail.config.environment import ENV
 from checkrail.config.gateway_reader import GATEWAY, PRICE, UPSTREAM
 from checkrail.config.json_schema import file_schema
-from checkrail.config.schema import DEFAULTS, ENV, TOP, entry_keys
+from checkrail.config.schema import DEFAULTS, TOP, entry_keys
 from checkrail.config.script import REPLY
 from checkrail.config.server_reader import OUTBOUND
 from checkrail.engine.points import ALIASES, HookPoint
@@ -103,7 +104,7 @@ def documented():
 
 @pytest.mark.parametrize("data", [*documented()])
 def test_what_the_docs_show_fits(data):
-    if isinstance(data, dict) and blueprint_of(data) is None and "name" not in data:
+    if isinstance(data, dict) and find_blueprint(data) is None and "name" not in data:
         VALID.validate(data)
 
 
@@ -119,7 +120,11 @@ WHOLE = {
             {"name": "b", "$ref": "secrets", "priority": 5, "lane": "transform", "mode": "shadow"},
             {"name": "c", "command": ["true"], "timeout": 1.5, "on_error": "block"},
         ],
-        "pre_request": {"builtin": "log_request", "config": {"verbose": True, "level": "debug"}},
+        "pre_request": [
+            {"builtin": "log_request", "config": {"verbose": True, "level": "debug"}},
+            {"builtin": "redact", "config": {"kinds": ["secrets"], "restore": "tools"}},
+            {"redact": {"kinds": ["secrets"], "patterns": ["email"], "restore": ["tools", "text"]}},
+        ],
         "on_run_start": {"type": "approval", "question": "May it?", "timeout": 60},
     },
     "agents": {

@@ -172,6 +172,7 @@ async def test_without_a_server_the_file_says_where_hooks_may_go(allow, decision
         ("url: 'https://h/'\nheaders: [x]", "headers: found a list, expected a mapping"),
         ("url: 'https://h/'\nheaders: {Host: x}", "headers: the header Host among `headers` cann"),
         ("url: 'https://h/'\nheaders: {A b: x}", "headers: the header 'A b' among `headers` has"),
+        ("url: 'https://h/'\nheaders: {url a: x}", "headers: the header 'url a' among `headers`"),
         ("url: 'https://h/'\nsecret: 12345678", "secret: found something else, expected a text"),
         ("url: 'https://h/'\nsecret: whsec_%%%", "secret: the signing secret begins with whsec_"),
         ("url: 'https://h/'\nmethod: GET", "method: found the text 'GET', expected 'POST', 'PUT'"),
@@ -196,7 +197,7 @@ def test_no_problem_repeats_a_secret_of_the_file(key):
 
 def test_a_secret_that_stands_in_the_file_is_scrubbed():
     loaded = load_text("hooks: {before_run: {url: 'https://h/', secret: in-the-file}}")
-    assert loaded.scrubbed("in-the-file") == "(the secret)"
+    assert loaded.scrub("in-the-file") == "(the secret)"
     assert "in-the-file" not in repr(loaded)
 
 

@@ -1,9 +1,11 @@
 """Everything that can be wrong in a file, with its line."""
 
+import time
+
 import pytest
 
 from checkrail.config import ConfigError, load_text
-from checkrail.config.problems import Problem, spelled
+from checkrail.config.problems import Problem, Report, format_path
 
 TEN_YAML = """
     histroy: full                              # 1: mistyped
@@ -388,6 +390,11 @@ def in_hook(keys: str, point: str = "before_tool_call") -> str:
         ("module: checkrail.builtin\nfunction: redat", 4, "function: unknown built-in hook"),
         ("builtin: tool_policy", 2, "config: found keys that do not go together"),
         (
+            "builtin: redact\nconfig:\n  fields: [args.body, body]",
+            4,
+            "config: `fields`: the path 'body' leads nowhere at before_tool_call",
+        ),
+        (
             "builtin: tool_policy\nconfig:\n  deny: [x]\n  alow: [y]",
             6,
             "config.alow: unknown key 'alow' (did you mean 'allow'?)",
@@ -612,12 +619,13 @@ def test_modules_of_other_servers_are_to_be_renamed(write, told):
         f"checkrail.yaml:5 hooks.pre_request[0].module: {renamed}",
         f"checkrail.yaml:8 hooks.pre_request[1].module: {renamed}",
     ]
-    assert "run_claude.hooks is checkrail.styles.proxy here" in found[3]
+    assert "run_claude.hooks is checkrail.styles here" in found[3]
     assert found[4].startswith("checkrail.yaml:14 hooks.pre_request[3].path: the module 'aegra_api")
 
 
 def test_a_hook_context_is_only_where_the_proxy_has_one(write, told):
-    write("mine.py", "def mark(ctx):\n    return ctx\n")
+    style = "from checkrail.styles import HookContext\n"
+    write("mine.py", f"{style}def mark(ctx: HookContext):\n    return ctx\n")
     (problem,) = told("hooks:\n  before_run:\n    path: ./mine.py:mark\n")
     assert problem.startswith(
         "checkrail.yaml:3 hooks.before_run.path: "
@@ -675,4 +683,17 @@ def test_several_problems_are_one_message():
 
 
 def test_places_are_spelled_as_people_write_them():
-    assert spelled(("hooks", "before_run", 0, "a b", "$ref")) == "hooks.before_run[0]['a b'].$ref"
+    assert (
+        format_path(("hooks", "before_run", 0, "a b", "$ref")) == "hooks.before_run[0]['a b'].$ref"
+    )
+
+
+def test_thousands_of_unknown_names_are_listed_soon_and_explained_up_to_a_hundred():
+    report, known = Report("checkrail.yaml"), [f"name{number}" for number in range(5000)]
+    began = time.thread_time()
+    for number, name in enumerate(known):
+        report.add_unknown(("names", number), "name", f"{name}s", known[:100])
+        report.add(("names", number), "another problem")
+    assert time.thread_time() - began < 3
+    assert len(report.problems) == 10_000
+    assert [bool(each.expected) for each in report.problems[98:103]] == [True, *[False] * 4]

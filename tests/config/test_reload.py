@@ -5,6 +5,7 @@ import contextlib
 import logging
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -262,6 +263,39 @@ async def test_files_that_a_change_brings_in_are_watched_too(files, write):
         loaded = reloader.loaded
         await until(lambda: reloader.loaded is not loaded)
         assert await reason(registry) == "newer"
+
+
+@pytest.mark.parametrize("error", [OSError, RuntimeError])
+async def test_changes_are_seen_where_the_system_has_no_more_watches(
+    files, write, monkeypatch, caplog, error
+):
+    async def no_watch(*_files, **_options):
+        raise error("OS file watch limit reached")
+        yield
+
+    monkeypatch.setattr("watchfiles.awatch", no_watch)
+    reloader = Reloader(files, HookRegistry())
+    async with watching(reloader):
+        first = reloader.loaded
+        write("checkrail.yaml", CONFIG % "changed")
+        await until(lambda: reloader.loaded is not first)
+    assert "OS file watch limit reached" in caplog.text
+
+
+async def test_changes_are_seen_though_the_threads_of_the_loop_are_busy(files, write):
+    gate = threading.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    busy = loop.run_in_executor(None, gate.wait)
+    reloader = Reloader(files, HookRegistry())
+    try:
+        async with watching(reloader):
+            first = reloader.loaded
+            write("checkrail.yaml", CONFIG % "changed")
+            await until(lambda: reloader.loaded is not first)
+    finally:
+        gate.set()
+        await busy
 
 
 async def test_a_file_that_is_put_in_place_by_renaming_is_seen(files, write):

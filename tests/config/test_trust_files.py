@@ -3,7 +3,7 @@
 import pytest
 
 from checkrail.config.problems import Report
-from checkrail.config.trust import Trust
+from checkrail.config.trust import TrustCheck
 
 READS = {"builtin": "inject_system", "config": {"file": "/etc/passwd"}}
 SAYS = {"builtin": "inject_system", "config": {"text": "Be brief."}}
@@ -11,7 +11,7 @@ SAYS = {"builtin": "inject_system", "config": {"text": "Be brief."}}
 
 def refused(**blueprint):
     report = Report("<request>")
-    Trust(report, None).agent({"name": "poet", "model": "openai/gpt-5", **blueprint})
+    TrustCheck(report, None).check_agent({"name": "poet", "model": "openai/gpt-5", **blueprint})
     return [str(problem) for problem in report.problems]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from checkrail.actions.outbound import Outbound
 from checkrail.config.problems import Report
-from checkrail.config.trust import Trust
+from checkrail.config.trust import TrustCheck
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +14,9 @@ def nowhere(monkeypatch):
 
 def problems(outbound):
     report = Report("agent")
-    Trust(report, outbound).agent({"name": "poet", "model": "litellm/ollama_chat/llama3"})
+    TrustCheck(report, outbound).check_agent(
+        {"name": "poet", "model": "litellm/ollama_chat/llama3"}
+    )
     return [each.found for each in report.problems]
 
 

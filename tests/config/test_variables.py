@@ -5,7 +5,7 @@ import os
 import pytest
 
 from checkrail.config import ConfigError, Reloader, load, load_text
-from checkrail.config.dotenv import parse_env
+from checkrail.config.environment import parse_env
 from checkrail.engine.registry import HookRegistry
 
 DOTENV = """
@@ -68,7 +68,7 @@ async def test_variables_of_a_file_are_there_when_its_hooks_are_imported(write, 
     assert loaded.server.env == {"SHOP_TOKEN": "from-the-file", "SHOP_REGION": "south"}
     assert {file.name for file in loaded.files} == {"langgraph.json", "hooks.py", ".env"}
     assert "from-the-file" not in repr(loaded)
-    assert loaded.scrubbed("no from-the-file here") == "no ${SHOP_TOKEN} here"
+    assert loaded.scrub("no from-the-file here") == "no ${SHOP_TOKEN} here"
 
 
 def test_a_mapping_sets_variables_too(write):
@@ -148,15 +148,15 @@ def test_the_url_of_the_database_is_shown_to_nobody(monkeypatch):
     loaded = load_text("database: ${SHOP_DATABASE}\n")
     assert loaded.server.database == URL
     assert "hunter2" not in repr(loaded)
-    assert loaded.scrubbed(f"no answer from {URL}") == "no answer from ${SHOP_DATABASE}"
-    assert loaded.scrubbed("bad password hunter2-!") == "bad password (the password)"
+    assert loaded.scrub(f"no answer from {URL}") == "no answer from ${SHOP_DATABASE}"
+    assert loaded.scrub("bad password hunter2-!") == "bad password (the password)"
 
 
 def test_the_variable_for_the_database_wins(monkeypatch):
     monkeypatch.setenv("CHECKRAIL_DATABASE_URL", URL)
     loaded = load_text("database: sqlite:///other.db\n")
     assert loaded.server.database == URL
-    assert loaded.scrubbed(URL) == "(the database)"
+    assert loaded.scrub(URL) == "(the database)"
 
 
 def test_the_variable_for_the_database_may_come_from_the_dotenv_file(write):
@@ -188,7 +188,7 @@ def test_the_secret_of_webhooks_is_shown_to_nobody(monkeypatch):
     loaded = load_text("outbound: {webhook_secret: '${SHOP_SECRET}'}\n")
     assert loaded.server.outbound.webhook_secret == secret
     assert secret not in repr(loaded)
-    assert loaded.scrubbed(secret) == "${SHOP_SECRET}"
+    assert loaded.scrub(secret) == "${SHOP_SECRET}"
 
 
 def test_a_secret_that_signs_nothing_is_told_without_it(told):

@@ -4,10 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from checkrail.actions.fields import kind_of
-from checkrail.config.problems import described
-from checkrail.config.schema import COMMON, entry_keys, types
-from checkrail.config.words import OTHER_WORDS, distance, meant
+from checkrail.actions.expression_fields import kind_of
+from checkrail.config.problems import OTHER_WORDS, describe_value, edit_distance, suggest_word
+from checkrail.config.schema import COMMON, entry_keys, hook_types
 from checkrail.engine.frozen import freeze
 
 
@@ -26,8 +25,8 @@ from checkrail.engine.frozen import freeze
     ],
 )
 def test_how_far_two_words_are_apart(one, other, far):
-    assert distance(one, other, 2) == far
-    assert distance(other, one, 2) == far
+    assert edit_distance(one, other, 2) == far
+    assert edit_distance(other, one, 2) == far
 
 
 @pytest.mark.parametrize(
@@ -44,11 +43,11 @@ def test_how_far_two_words_are_apart(one, other, far):
     ],
 )
 def test_what_was_meant(name, hint):
-    assert meant(name, entry_keys()) == hint
+    assert suggest_word(name, entry_keys()) == hint
 
 
 def test_every_other_word_leads_to_words_that_exist():
-    keys, words = {*entry_keys()}, {*types().words}
+    keys, words = {*entry_keys()}, {*hook_types().words}
     for check in COMMON.values():
         words |= {*getattr(check, "words", ())}
     words |= {"continue", "block"}
@@ -78,7 +77,7 @@ def test_kinds_are_named_in_the_words_of_the_formats(value, kind):
 
 
 def test_values_are_shown_where_they_are_short():
-    found = [described(value) for value in (None, False, "", "x", 1, [], [1], {}, {"a": 1})]
+    found = [describe_value(value) for value in (None, False, "", "x", 1, [], [1], {}, {"a": 1})]
     assert found == [
         *("nothing", "false", "an empty text", "the text 'x'", "the number 1"),
         *("an empty list", "a list", "a mapping", "a mapping"),

@@ -15,7 +15,7 @@ import uvicorn
 from tests.processes import until
 
 from checkrail.config.server import LimitsConfig
-from checkrail.connections.watch import Connections, address_of, hold_to_limits
+from checkrail.connections.watch import Connections, apply_limits, peer_address
 
 PARSERS = ("LimitedHttpTools", "LimitedH11")
 LOOPS = ("uvloop", "asyncio")
@@ -35,7 +35,7 @@ class App:
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
-            async with hold_to_limits(scope, self.limits):
+            async with apply_limits(scope, self.limits):
                 self.held = scope["state"]["checkrail.connections"]
                 await receive()
                 await send({"type": "lifespan.startup.complete"})
@@ -190,7 +190,12 @@ class TestHeaders:
     def test_empty_lines_gain_no_time(self, parser):
         with serving(parser, **QUICK) as app, connected(app) as one:
             one.sendall(GET + b"\r\n")
-            assert status(one.recv(65536)) == 200
+            answer = one.recv(65536)
+            while not answer.endswith(b"0\r\n\r\n"):
+                piece = one.recv(65536)
+                assert piece, answer
+                answer += piece
+            assert status(answer) == 200
             assert trickled(one, [b"\r\n"] * 1000) in (400, 408, 0)
             until(lambda: not app.open)
 
@@ -221,7 +226,46 @@ class TestBodies:
     def test_an_answer_before_the_body_does_not_keep_the_connection(self, parser):
         with serving(parser, **QUICK) as app, connected(app) as one:
             one.sendall(POST.replace(b"/read", b"/") + b"content-length: 1000\r\n\r\nabc")
+            answer = everything(one)
+            assert status(answer) == 200
+            assert answer.count(b"HTTP/1.1 ") == 1
+
+    @pytest.mark.parametrize("piece", [b"1\r\na\r\n" * 20_000, b"1;" + b"a" * 100_000])
+    def test_what_goes_on_after_the_answer_is_left_unread(self, parser, piece):
+        with serving(parser) as app, connected(app) as one:
+            one.sendall(POST.replace(b"/read", b"/") + b"transfer-encoding: chunked\r\n\r\n")
+            answer = one.recv(65536)
+            with contextlib.suppress(ConnectionError):
+                for _ in range(20):
+                    one.sendall(piece)
+                answer += everything(one)
+            assert answer.count(b"HTTP/1.1 ") == 1
+            one.close()
+            until(lambda: not app.open)
+
+    @pytest.mark.parametrize(
+        ("framing", "is_last"),
+        [
+            (b"content-length: 1000", False),
+            (b"content-length: 9000000", True),
+            (b"transfer-encoding: chunked", True),
+        ],
+    )
+    def test_an_answer_before_the_end_of_a_large_body_says_that_it_is_the_last(
+        self, parser, framing, is_last
+    ):
+        with serving(parser) as app, connected(app) as one:
+            one.sendall(POST.replace(b"/read", b"/") + framing + b"\r\n\r\n")
+            assert (b"connection: close" in one.recv(65536).lower()) is is_last
+
+    def test_a_large_body_is_taken_to_its_end_after_the_answer(self, parser):
+        with serving(parser) as app, connected(app) as one:
+            one.sendall(POST.replace(b"/read", b"/") + b"content-length: 40000000\r\n\r\n")
+            for _ in range(40):
+                one.sendall(b"x" * 1_000_000)
             assert status(everything(one)) == 200
+            one.close()
+            until(lambda: not app.open)
 
     def test_large_ones_pass(self, parser):
         with serving(parser, header_bytes=1024) as app, connected(app) as one:
@@ -303,7 +347,7 @@ class TestAddresses:
         ],
     )
     def test_of_ipv6_the_network_counts(self, peer, address):
-        assert address_of(peer) == address
+        assert peer_address(peer) == address
 
 
 class TestReaders:

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from .conftest import DATABASES
-from .site import eventually, start
+from .site import eventually, post, start
 
 MANY = 5
 NEWEST = "SELECT run_id FROM runs ORDER BY seq DESC LIMIT 1"
@@ -80,6 +80,29 @@ def test_a_hook_of_a_run_that_kills_ends_that_run(embedded, point):
     run = supervised(site, lambda: ended(site, poison), f"the end of a run that kills at {point}")
     assert (run["status"], run["error_type"], run["lost"]) == ("error", "WorkerLost", 3)
     assert supervised(site, lambda: ended(site, other), "the other run")["status"] == "success"
+
+
+def test_a_cron_that_kills_is_switched_off_and_another_beside_it_goes_on(embedded):
+    """They are due in the same seconds, so that each death comes while both are asked for."""
+    server = embedded.servers[0]
+    body = {"assistant_id": "steps", "schedule": "* * * * * *"}
+    poison, other = [
+        post(server, "/runs/crons", {**body, "input": {"do": do}})["cron_id"]
+        for do in ({"before_run": "die"}, {})
+    ]
+
+    def read(cron_id):
+        [row] = embedded.rows("SELECT * FROM crons WHERE cron_id = :id", id=cron_id)
+        return row
+
+    supervised(embedded, lambda: not read(poison)["enabled"], "the end of the cron that kills")
+    assert "3 processes went away" in read(poison)["last_error"]
+    embedded.up()
+    asked = len(embedded.rows("SELECT 1 FROM runs WHERE origin = 'cron'"))
+    more = "SELECT 1 FROM runs WHERE origin = 'cron' AND status = 'success'"
+    supervised(embedded, lambda: len(embedded.rows(more)) > asked, "runs of the other cron")
+    assert read(other)["enabled"]
+    httpx.delete(f"{server.url}/runs/crons/{other}", timeout=30).raise_for_status()
 
 
 def test_a_finish_hook_that_kills_is_a_dead_delivery(site):

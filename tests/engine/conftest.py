@@ -55,8 +55,8 @@ def told():
 
 @pytest.fixture
 def short_grace(monkeypatch):
-    """Let hooks that swallow their cancellation be abandoned soon, so that tests are quick."""
-    monkeypatch.setattr("checkrail.engine.watch.GRACE", 0.05)
+    """Let hooks that swallow their cancellation be cancelled again soon, for quick tests."""
+    monkeypatch.setattr("checkrail.engine.timeouts.GRACE", 0.05)
 
 
 @pytest.fixture

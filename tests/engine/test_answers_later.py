@@ -120,7 +120,7 @@ async def test_a_scope_can_ask_somebody_else_and_its_own_stays_as_it_is():
     inner.register(careful, "on_run_start", lane="gate")
     scope = inner.scope(parent=outer.scope(run_id="1"))
     with pytest.raises(AnswerLater):
-        await scope.asking(Desk()).fire("on_run_start", {})
+        await scope.with_ask_handler(Desk()).fire("on_run_start", {})
     assert (await scope.fire("on_run_start", {})).decision == "continue"
 
 

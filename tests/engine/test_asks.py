@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from checkrail.engine.asks import Approval
+from checkrail.engine.asks import Approval, AskWithdrawn
 from checkrail.engine.outcomes import Ask, Block, Continue, Retry, Stop
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import digest
@@ -119,6 +119,15 @@ async def test_a_question_that_could_not_be_put_blocks(answer):
     asks(registry, "h")
     verdict = await registry.fire("on_run_start", {})
     assert (verdict.decision, verdict.code, verdict.status) == ("block", "ask_failed", 500)
+
+
+async def test_a_question_that_is_withdrawn_blocks_whatever_a_no_would_mean():
+    registry = HookRegistry(ask=Desk(AskWithdrawn("whoever asked has gone")))
+    asks(registry, "h", ask=Ask("may it?", on_deny="continue", on_timeout="continue"))
+    verdict = await registry.fire("on_run_start", {})
+    assert (verdict.decision, verdict.code, verdict.status) == ("block", "ask_withdrawn", 503)
+    assert verdict.reason.endswith("whoever asked has gone")
+    assert verdict.records[1].answer == "withdrawn"
 
 
 async def test_an_approval_can_edit_the_value_and_the_lane_goes_on_with_it():

@@ -140,7 +140,7 @@ async def test_all_who_name_a_run_share_its_retries():
 
 
 async def test_runs_of_long_ago_are_forgotten(monkeypatch):
-    monkeypatch.setattr("checkrail.engine.registry.KEPT_BUDGETS", 2)
+    monkeypatch.setattr("checkrail.engine.registry.MAX_BUDGETS", 2)
     registry = HookRegistry()
     retries(registry, "h", max_retries=1)
     for run in ("a", "b", "c"):
@@ -162,18 +162,18 @@ async def test_a_run_that_goes_on_elsewhere_goes_on_with_its_retries():
     retries(registry, "h")
     scope = registry.scope(run_id="r")
     assert await decisions(scope, 2) == ["retry", "retry"]
-    taken = scope.budget.taken()
+    taken = scope.budget.used_by_hook()
     assert taken == {"server/h": 2}
     again = registry.scope(run_id="r")
-    again.budget.take_up(taken)
-    assert again.budget.taken() == taken
+    again.budget.resume(taken)
+    assert again.budget.used_by_hook() == taken
     assert await decisions(again, 2) == ["retry", "fail"]
-    assert again.budget.taken() == {"server/h": 3}
+    assert again.budget.used_by_hook() == {"server/h": 3}
 
 
 async def test_the_retries_of_a_whole_run_go_on_too():
     registry = HookRegistry(max_retries=3)
     retries(registry, "h", max_retries=99)
     scope = registry.scope()
-    scope.budget.take_up({"elsewhere/other": 2})
+    scope.budget.resume({"elsewhere/other": 2})
     assert await decisions(scope, 2) == ["retry", "fail"]

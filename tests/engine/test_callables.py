@@ -8,6 +8,7 @@ import pytest
 
 from checkrail.engine.errors import HookRefusedError
 from checkrail.engine.outcomes import Block, Continue
+from checkrail.engine.points import Decision
 from checkrail.engine.registry import HookRegistry
 
 POINT = "on_result"
@@ -215,3 +216,27 @@ async def test_a_callable_without_a_signature_gets_the_event():
     registry = HookRegistry()
     registry.register(Opaque(), POINT, name="h")
     assert (await registry.fire(POINT, "x")).value == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("point", "fn", "options", "keys"),
+    [
+        (POINT, generator, {}, ("fn",)),
+        (POINT, lambda a, b, c: None, {}, ("fn",)),
+        (POINT, async_hook, {"thread": True}, ("thread",)),
+        (POINT, plain, {"lane": "middle"}, ("lane",)),
+        (POINT, plain, {"mode": "async"}, ("mode",)),
+        (POINT, plain, {"timeout": 0}, ("timeout",)),
+        (POINT, plain, {"on_error": "retry"}, ("on_error",)),
+        (POINT, plain, {"priority": "high"}, ("priority",)),
+        (POINT, plain, {"tools": []}, ("tools",)),
+        ("before_run", plain, {"tools": ["a"]}, ("tools",)),
+        (POINT, plain, {"background": True, "lane": "gate"}, ("background",)),
+        ("after_run", plain, {"lane": "gate"}, ("lane",)),
+        ("after_run", plain, {"decisions": frozenset({Decision.BLOCK})}, ("block", "lane")),
+    ],
+)
+def test_a_refusal_names_the_options_that_it_is_about(point, fn, options, keys):
+    with pytest.raises(HookRefusedError) as refused:
+        HookRegistry().register(fn, point, name="h", **options)
+    assert refused.value.keys == keys

@@ -199,10 +199,10 @@ async def test_it_surfaces_when_it_meets_a_timeout():
 
 
 def blocks_the_loop():
-    time.sleep(0.03)
+    time.sleep(0.6)
 
 
-@pytest.mark.parametrize("delay", [0.01, 0.02])
+@pytest.mark.parametrize("delay", [0.2, 0.4])
 async def test_it_surfaces_when_it_comes_in_the_same_moment_as_a_timeout(delay):
     async def hook(event):
         await asyncio.sleep(0)
@@ -211,7 +211,7 @@ async def test_it_surfaces_when_it_comes_in_the_same_moment_as_a_timeout(delay):
         await asyncio.sleep(10)
 
     loop = asyncio.get_running_loop()
-    stage = Stage(hook, timeout=0.015)
+    stage = Stage(hook, timeout=0.3)
     task = asyncio.create_task(stage.registry.fire(POINT, {}))
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -219,9 +219,32 @@ async def test_it_surfaces_when_it_comes_in_the_same_moment_as_a_timeout(delay):
 
 
 @pytest.mark.usefixtures("short_grace")
-async def test_it_surfaces_from_a_hook_that_never_ends(forever):
-    stage = Stage(forever, timeout=0.05)
+async def test_it_surfaces_from_a_hook_that_has_to_be_cancelled_again_and_again():
+    cancellations = []
+
+    async def stubborn(event):
+        while len(cancellations) < 3:
+            try:
+                await asyncio.sleep(10)
+            except asyncio.CancelledError:
+                cancellations.append(1)
+
+    stage = Stage(stubborn, timeout=0.05)
     await stage.cancelled()
+    stage.check()
+    assert len(cancellations) == 3
+
+
+async def test_it_surfaces_if_the_task_asked_for_it_just_before():
+    stage = Stage(waits)
+
+    async def work():
+        asyncio.current_task().cancel()
+        await stage.registry.fire(POINT, {})
+
+    task = asyncio.create_task(work())
+    with pytest.raises(asyncio.CancelledError):
+        await task
     stage.check()
 
 

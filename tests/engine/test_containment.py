@@ -8,13 +8,13 @@ import pytest
 
 from checkrail.engine.containment import (
     contain,
+    contain_errors,
     contain_tasks,
-    contained,
     create_contained_task,
     is_process_ours,
     is_unasked,
 )
-from checkrail.engine.errors import CodeExited, ControlFlow, error_type, told
+from checkrail.engine.errors import CodeExited, ControlFlow, describe_error, error_type
 
 
 class Own(BaseException):
@@ -39,7 +39,7 @@ async def test_a_task_that_exits_has_an_error_and_the_loop_goes_on():
     exiting, interrupting = asyncio.create_task(leave()), asyncio.create_task(interrupt())
     await asyncio.wait({exiting, interrupting})
     assert str(exiting.exception()).startswith("called sys.exit(3) in leave, line ")
-    assert told(exiting.exception()).startswith("SystemExit: called sys.exit(3)")
+    assert describe_error(exiting.exception()).startswith("SystemExit: called sys.exit(3)")
     assert error_type(interrupting.exception()) == "KeyboardInterrupt"
     assert isinstance(exiting.exception().__cause__, SystemExit)
 
@@ -108,7 +108,7 @@ async def test_another_factory_of_tasks_is_left_alone():
 @pytest.mark.parametrize("error", [ValueError(), GeneratorExit(), ControlFlow()])
 def test_what_is_ordinary_or_meant_to_pass_is_left_as_it_is(error):
     assert contain(error) is error
-    with pytest.raises(type(error)), contained():
+    with pytest.raises(type(error)), contain_errors():
         raise error
 
 
@@ -117,11 +117,11 @@ def test_an_error_without_a_place_is_told_without_one():
 
 
 async def test_a_cancellation_is_an_error_only_if_nobody_asked_for_it():
-    with pytest.raises(CodeExited, match="raised CancelledError"), contained():
+    with pytest.raises(CodeExited, match="raised CancelledError"), contain_errors():
         raise asyncio.CancelledError
 
     async def waits():
-        with contained():
+        with contain_errors():
             await asyncio.sleep(60)
 
     task = asyncio.create_task(waits())

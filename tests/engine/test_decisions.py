@@ -41,9 +41,9 @@ async def test_continue_with_and_without_a_value():
 async def test_block_says_why_with_403_unless_said():
     verdict = await fired(lambda event: Block("too late"))
     assert (verdict.decision, verdict.reason, verdict.hook) == ("block", "too late", "h")
-    assert (verdict.status, verdict.code) == (403, None)
+    assert (verdict.status, verdict.named_status, verdict.code) == (403, None, None)
     verdict = await fired(lambda event: Block("too many", status=429, code="rate"))
-    assert (verdict.status, verdict.code) == (429, "rate")
+    assert (verdict.status, verdict.named_status, verdict.code) == (429, 429, "rate")
     assert "h" in repr(verdict)
 
 

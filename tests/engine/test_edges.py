@@ -1,11 +1,8 @@
-"""What the parts around the engine ask of it: trials, pinned work, missing packages."""
+"""What the parts around the engine ask of it: trials, and whose work something is."""
 
 import asyncio
 
-import pytest
-
-from checkrail.engine.chain import hook_at_work, pinned
-from checkrail.engine.extras import MissingExtraError, needs
+from checkrail.engine.dispatch_state import hook_at_work
 from checkrail.engine.outcomes import Block, Continue
 from checkrail.engine.points import Decision
 from checkrail.engine.registry import HookRegistry
@@ -18,19 +15,14 @@ async def test_a_trial_calls_some_hooks_and_tells_nobody():
     registry.register(lambda event: Continue({"n": 2}), "on_run_start", name="tried")
     registry.register(lambda event: Block("no"), "on_run_start", name="other", lane="gate")
     scope = registry.scope(run_id="r")
-    [tried] = [
-        entry[0]
-        for _, entries in scope.chain("on_run_start").lanes
-        for entry in entries
-        if entry[0].spec.name == "tried"
-    ]
+    [tried] = [h for h in scope.chain("on_run_start").hooks if h.spec.name == "tried"]
     trial = Trial(scope, ["on_run_start", "on_result"], [tried])
     verdict = await trial.fire("on_run_start", {"n": 1})
     assert (verdict.decision, verdict.value, told) == (Decision.CONTINUE, {"n": 2}, [])
     assert trial.chain("on_result") is None
 
 
-async def test_tasks_that_are_started_while_pinned_are_the_hooks_work():
+async def test_tasks_that_hooks_start_are_their_work():
     told = []
 
     async def beneath():
@@ -38,39 +30,22 @@ async def test_tasks_that_are_started_while_pinned_are_the_hooks_work():
 
     async def hook(event):
         await asyncio.sleep(0)
-        with pinned() as mark:
-            task = asyncio.create_task(beneath())
-        assert mark is not None
-        await task
+        await asyncio.create_task(beneath())
 
     registry = HookRegistry()
-    registry.register(hook, "on_run_start", name="pinning")
-    registry.register(hook, "on_run_start", name="pinning too")
+    registry.register(hook, "on_run_start", name="first")
+    registry.register(hook, "on_run_start", name="second")
     await registry.fire("on_run_start", {})
-    assert told == ["pinning", "pinning too"]
+    assert told == ["first", "second"]
 
 
-async def test_outside_of_hooks_nothing_is_pinned():
-    with pinned() as mark:
-        assert mark is None
-
-
-def test_what_was_pinned_elsewhere_is_let_go():
-    async def hook(event):
-        with pinned():
-            await asyncio.sleep(0)
-
+async def test_outside_of_hooks_no_hook_is_at_work():
     registry = HookRegistry()
-    registry.register(hook, "on_run_start")
-    asyncio.run(registry.fire("on_run_start", {}))
+    registry.register(lambda event: None, "on_run_start")
+    await registry.fire("on_run_start", {})
+    assert hook_at_work() is None
 
 
 async def test_a_plain_verdict_has_its_value_as_its_subject():
     verdict = await HookRegistry().fire("on_run_start", {"n": 1})
     assert (verdict.subject, verdict.given) == ({"n": 1}, {"n": 1})
-
-
-def test_a_missing_package_is_named_with_what_to_install():
-    told = r'chat needs rich: pip install "checkrail\[cli\]"'
-    with pytest.raises(MissingExtraError, match=told), needs("rich", "chat", "cli"):
-        raise ImportError("no rich")

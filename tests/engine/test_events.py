@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from checkrail.engine.event import dispatch_of
 from checkrail.engine.frozen import FrozenError
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import ModelRequest, User
@@ -151,3 +152,16 @@ async def test_each_hook_sees_its_own_config():
 def test_what_no_event_can_carry_is_refused(field, wrong, told):
     with pytest.raises(TypeError, match=told):
         HookRegistry().scope(**{field: wrong})
+
+
+async def test_events_of_one_dispatch_can_be_told_from_those_of_another():
+    registry, seen = HookRegistry(), []
+    registry.register(lambda event: seen.append(dispatch_of(event)), "before_run", name="a")
+    registry.register(
+        lambda event: seen.append(dispatch_of(event)), "before_run", name="b", config={"x": 1}
+    )
+    await registry.fire("before_run", {})
+    await registry.fire("before_run", {})
+    assert seen[0] is seen[1]
+    assert seen[2] is seen[3]
+    assert seen[0] is not seen[2]

@@ -1,8 +1,11 @@
 """Hooks written as classes, and what a hook promises in its annotations."""
 
+from functools import partial
+
 import pytest
 
 from checkrail.engine.errors import HookRefusedError
+from checkrail.engine.event import Context
 from checkrail.engine.hook import Hook
 from checkrail.engine.outcomes import Block, Continue, Retry
 from checkrail.engine.registry import HookRegistry
@@ -24,27 +27,32 @@ class Shout(Hook):
 class WithContext(Hook):
     points = "on_result"
 
-    def execute(self, event, ctx):
-        return Continue([event.value, ctx.run_id])
+    def execute(self, event, ids: Context):
+        return Continue([event.value, ids.run_id])
 
 
 class WithAsyncContext(WithContext):
-    async def execute(self, event, context):
-        return Continue([event.value, context.run_id])
+    async def execute(self, event, /, ids: "Context"):
+        return Continue([event.value, ids.run_id])
+
+
+class WithUnknownContext(WithContext):
+    def execute(self, event: "NotThere", ids: "engine.Context"):  # noqa: F821 - not at run time
+        return Continue([event.value, ids.run_id])
 
 
 class WithValue(Hook):
     points = ("on_result",)
 
-    def execute(self, event, value):
-        return Continue([value])
+    def execute(self, event, ctx):
+        return Continue([ctx])
 
 
 async def test_a_class_says_its_options_as_attributes():
     registry = HookRegistry()
     spec = registry.register(Shout())
     assert (spec.name, spec.priority, spec.timeout) == ("shout", 7, 2)
-    assert registry.bound("on_result")[0].policy["error"] == "block"
+    assert registry.bound_hooks("on_result")[0].policy["error"] == "block"
     assert (await registry.fire(POINT, "x")).value == "X"
 
 
@@ -58,11 +66,50 @@ async def test_what_is_said_at_registration_goes_over_the_class():
 
 @pytest.mark.parametrize(
     ("hook", "value"),
-    [(WithContext(), ["x", "r"]), (WithAsyncContext(), ["x", "r"]), (WithValue(), ["x"])],
+    [
+        (WithContext(), ["x", "r"]),
+        (WithAsyncContext(), ["x", "r"]),
+        (WithUnknownContext(), ["x", "r"]),
+        (WithValue(), ["x"]),
+    ],
 )
 async def test_the_second_parameter_of_a_class(hook, value):
     registry = HookRegistry()
     assert registry.register(hook).name == type(hook).__name__
+    assert (await registry.fire(POINT, "x", run_id="r")).value == value
+
+
+def takes_ids(event, ids: Context):
+    return Continue([event.value, ids.run_id])
+
+
+def takes_ids_by_name(event, *, ids: Context | None = None):
+    return Continue([event.value, ids])
+
+
+def takes_anything(*given: Context):
+    return Continue([given[1]])
+
+
+class Callable:
+    def __call__(self, event, ids: Context):
+        return Continue([event.value, ids.run_id])
+
+
+@pytest.mark.parametrize(
+    ("hook", "value"),
+    [
+        (takes_ids, ["x", "r"]),
+        (Callable(), ["x", "r"]),
+        (partial(takes_ids), ["x", "r"]),
+        (takes_ids_by_name, ["x", None]),
+        (takes_anything, ["x"]),
+        (lambda event, context: Continue([context]), ["x"]),
+    ],
+)
+async def test_the_second_parameter_of_a_function(hook, value):
+    registry = HookRegistry()
+    registry.register(hook, POINT)
     assert (await registry.fire(POINT, "x", run_id="r")).value == value
 
 
@@ -151,7 +198,27 @@ def test_a_class_may_say_a_failure_mode(said, policy):
 
     registry = HookRegistry()
     registry.register(Moody())
-    assert registry.bound("on_result")[0].policy["error"] == policy
+    assert registry.bound_hooks("on_result")[0].policy["error"] == policy
+
+
+def test_a_failure_mode_says_nothing_of_points_where_a_hook_can_only_watch():
+    class Closed(WithValue):
+        points = ("on_result", "on_session_end")
+        failure_mode = "fail_closed"
+
+    registry = HookRegistry()
+    registry.register(Closed())
+    assert registry.bound_hooks("on_result")[0].policy["error"] == "block"
+    assert registry.bound_hooks("on_session_end")[0].lane == "observe"
+
+
+def test_block_on_errors_is_refused_where_a_hook_can_only_watch():
+    class Closed(WithValue):
+        points = ("on_result", "on_session_end")
+        on_error = "block"
+
+    with pytest.raises(HookRefusedError, match="on_error: block cannot be honoured by observe"):
+        HookRegistry().register(Closed())
 
 
 def promises_retry(event) -> Retry | None: ...

@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from checkrail.engine.outcomes import Block, Continue, Fail, Replace, Retry, Stop
+from checkrail.engine.points import Lane
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import AssistantMessage
 
@@ -283,3 +284,42 @@ async def test_the_caller_waits_for_observers_one_after_the_other():
     registry.register(slow, "before_run", name="two", lane="observe")
     await registry.fire("before_run", {})
     assert seen == ["start", "end", "start", "end"]
+
+
+async def test_lanes_can_be_fired_one_after_the_other_and_what_the_first_said_stands(sample):
+    registry, seen = HookRegistry(), []
+    registry.register(lambda event: Replace("cached"), "before_tool_call", name="t")
+    registry.register(lambda event: seen.append("g"), "before_tool_call", name="g", lane="gate")
+    registry.register(
+        lambda event: seen.append(event.verdict.decision),
+        "before_tool_call",
+        name="o",
+        lane="observe",
+    )
+    call = sample("before_tool_call")
+    first = await registry.fire("before_tool_call", call, lanes=[Lane.TRANSFORM])
+    assert (first.decision, seen) == ("replace", [])
+    second = await registry.fire(
+        "before_tool_call", call, lanes=[Lane.GATE, Lane.OBSERVE], after=first
+    )
+    assert (second.decision, second.value.content, second.hook) == ("replace", "cached", "t")
+    assert seen == ["g", "replace"]
+    assert [record.hook for record in second.records] == ["g", "g", "o", "o"]
+
+
+async def test_a_refusal_of_lanes_that_were_fired_before_keeps_gates_out(sample):
+    registry, seen = HookRegistry(), []
+    registry.register(lambda event: Block("no"), "before_tool_call", name="t")
+    registry.register(lambda event: seen.append("g"), "before_tool_call", name="g", lane="gate")
+    call = sample("before_tool_call")
+    first = await registry.fire("before_tool_call", call, lanes=[Lane.TRANSFORM])
+    second = await registry.fire("before_tool_call", call, lanes=[Lane.GATE], after=first)
+    assert (second.decision, second.reason, seen) == ("block", "no", [])
+
+
+async def test_without_observers_in_its_lanes_nobody_looks_on_in_the_background():
+    registry, seen = HookRegistry(), []
+    registry.register(lambda event: seen.append(1), "on_result", name="b", background=True)
+    await registry.fire("on_result", {}, lanes=[Lane.TRANSFORM, Lane.GATE])
+    await registry.aclose()
+    assert seen == []

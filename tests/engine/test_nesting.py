@@ -4,8 +4,11 @@ import asyncio
 
 import pytest
 
-from checkrail.engine.outcomes import Block, Continue
+from checkrail.engine.asks import Approval
+from checkrail.engine.dispatch_state import hook_at_work
+from checkrail.engine.outcomes import Ask, Block, Continue
 from checkrail.engine.registry import HookRegistry
+from checkrail.engine.values import ToolCall
 
 
 def counting(registry, name, seen, work=None, point="before_run", **options):
@@ -121,26 +124,44 @@ async def start_task(tasks, later):
     tasks.append(asyncio.create_task(later()))
 
 
-async def test_no_hook_is_left_out_of_the_work_of_a_task_that_outlives_its_hook():
+async def test_a_task_that_outlives_its_hook_stays_the_work_of_that_hook():
     registry, seen = HookRegistry(), []
     tasks = spawning(registry, seen, start_task)
-    await registry.fire("before_run", {})
-    for _ in range(3):
-        await asyncio.gather(*tasks)
-    # whose work the first task is cannot be told; that of the second, which `a` starts, can
-    assert seen == ["a", "b", "later", "a", "b", "later", "b"]
-
-
-async def test_once_such_tasks_are_known_it_holds_for_them_too():
-    registry, seen = HookRegistry(), []
-    tasks = spawning(registry, seen, start_task)
-    await registry.fire("before_run", {})
-    for _ in range(3):
-        await asyncio.gather(*tasks)
-    seen.clear()
     await registry.fire("before_run", {})
     await asyncio.gather(*tasks)
     assert seen == ["a", "b", "later", "b"]
+
+
+async def test_a_task_that_nobody_awaits_is_the_work_of_the_hook_that_started_it_only():
+    registry, seen, tasks = HookRegistry(), [], []
+
+    async def later(name):
+        await asyncio.sleep(0)
+        seen.append((name, hook_at_work().spec.name))
+
+    def starting(name):
+        return lambda event: tasks.append(asyncio.create_task(later(name)))
+
+    registry.register(starting("a"), "before_run", name="a")
+    registry.register(starting("b"), "before_run", name="b")
+    await registry.fire("before_run", {})
+    await asyncio.gather(*tasks)
+    assert seen == [("a", "a"), ("b", "b")]
+
+
+async def test_an_approval_handler_works_for_the_hook_that_asks():
+    registry, seen = HookRegistry(), []
+
+    async def ask(question):
+        verdict = await registry.fire("before_tool_call", question.value)
+        seen.append((hook_at_work().spec.name, verdict.decision))
+        return Approval(approved=True)
+
+    registry.ask = ask
+    registry.register(lambda event: Ask("may it?"), "before_tool_call", name="h")
+    verdict = await registry.fire("before_tool_call", ToolCall(name="search"))
+    assert verdict.decision == "continue"
+    assert seen == [("h", "continue")]
 
 
 async def test_it_holds_at_once_for_a_hook_that_starts_its_tasks_itself():

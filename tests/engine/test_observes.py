@@ -35,9 +35,9 @@ def registered(watcher, **options):
 
 def test_its_lane_is_that_of_an_observer_there_and_its_own_elsewhere():
     registry = registered(Watcher())
-    assert [registry.bound(point)[0].lane for point in POINTS] == ["gate", "observe"]
+    assert [registry.bound_hooks(point)[0].lane for point in POINTS] == ["gate", "observe"]
     registry = registered(Watcher(), lane=None)
-    assert [registry.bound(point)[0].lane for point in POINTS] == ["transform", "observe"]
+    assert [registry.bound_hooks(point)[0].lane for point in POINTS] == ["transform", "observe"]
 
 
 async def test_there_it_is_called_after_a_block_too_and_sees_the_verdict():
@@ -62,7 +62,7 @@ async def test_its_conditions_are_for_where_it_acts():
 
 def test_a_failure_can_be_said_to_block_where_it_acts():
     registry = registered(Watcher(), on_error="block")
-    policies = [registry.bound(point)[0].policy["error"] for point in POINTS]
+    policies = [registry.bound_hooks(point)[0].policy["error"] for point in POINTS]
     assert policies == ["block", "continue"]
     with pytest.raises(HookRefusedError, match="on_error: block cannot be honoured by observe"):
         registered(Watcher(), lane="observe", on_error="block", observes=frozenset())

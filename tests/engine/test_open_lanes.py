@@ -19,6 +19,7 @@ from checkrail import (
     ToolResult,
 )
 from checkrail import Block as No
+from checkrail.engine.event import Context
 from checkrail.engine.outcomes import Outcome, RejectRun
 from checkrail.engine.points import HookPoint
 
@@ -80,7 +81,7 @@ class Classy(Hook):
     name = "classy"
     points = (POINT,)
 
-    def execute(self, event, ctx):
+    def execute(self, event, ctx: Context):
         return Block(str(ctx.run_id))
 
 
@@ -125,6 +126,12 @@ def test_a_hook_that_changes_too_is_told_to_block_on_errors(caplog):
     assert len(caplog.messages) == 2
 
 
+@pytest.mark.parametrize("said", [{"timeout": "block"}, {"error": "block"}, {"invalid": "block"}])
+def test_a_hook_that_says_only_what_some_failures_do_is_warned_of(said, caplog):
+    HookRegistry().register(blocks, POINT, on_error=said)
+    assert caplog.messages[0].endswith('lets the work go on. Say on_error="block"')
+
+
 def only_names_it(event):
     return isinstance(event.value, (Outcome, Hook)) or None
 
@@ -134,6 +141,7 @@ SAFE = {
     "an observer": (blocks, {"lane": "observe"}),
     "said to block": (blocks, {"on_error": "block"}),
     "said to go on": (blocks, {"on_error": "continue"}),
+    "said of both": (blocks, {"on_error": {"error": "continue", "timeout": "block"}}),
     "said as a mode": (blocks, {"failure_mode": "FailOpen"}),
     "a shadow": (blocks, {"mode": "shadow"}),
     "off": (blocks, {"mode": "off"}),

@@ -151,7 +151,7 @@ async def test_a_hook_that_says_no_lane_gets_the_default_one(point, sample):
 def test_a_lane_that_the_point_has_is_accepted(point, lane):
     registry = HookRegistry()
     registry.register(lambda event: None, point, name="h", lane=lane)
-    assert [bound.lane for bound in registry.bound(point)] == [lane]
+    assert [bound.lane for bound in registry.bound_hooks(point)] == [lane]
 
 
 @pytest.mark.parametrize(("point", "lane"), REFUSED)

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from checkrail.engine.outcomes import Ask, Block, Continue, Fail, Replace, Retry, Stop
-from checkrail.engine.records import iso_time
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import RunResult, digest
+from checkrail.times import iso_time
 
 POINT = "on_result"
 

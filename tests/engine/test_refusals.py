@@ -10,7 +10,7 @@ from checkrail.hooks import RejectRun, RunHooks
 
 CALL = ToolCall("1", "transfer", {"amount": 5})
 
-WRONG_STATUSES = [200, 99, 600, 399, 402.5, "402", None, True, [402]]
+WRONG_STATUSES = [200, 99, 600, 399, 402.5, "402", True, [402]]
 
 
 @pytest.mark.parametrize("status", WRONG_STATUSES)
@@ -27,6 +27,13 @@ WRONG_STATUSES = [200, 99, 600, 399, 402.5, "402", None, True, [402]]
 def test_a_status_that_is_no_refusal_is_refused_when_it_is_made(make, status):
     with pytest.raises(InvalidOutcomeError, match="a whole number from 400 to 599"):
         make(status)
+
+
+def test_who_carries_a_block_chooses_a_status_for_it_and_a_failure_has_one():
+    assert (Block("no", None), Reject("no", None).as_block()) == (Block("no"), Block("no"))
+    assert RejectRun("no", None).status_code == 403
+    with pytest.raises(InvalidOutcomeError, match="a whole number from 400 to 599"):
+        Fail("no", None, None)
 
 
 @pytest.mark.parametrize("reason", [{"why": "no"}, 5, b"no", None, ["no"]])

@@ -190,12 +190,3 @@ async def test_a_point_named_twice_is_one_point():
     await registry.fire("on_run_error", RunError(error="boom"))
     await registry.fire("after_run", RunResult())
     assert seen == ["on_run_error", "after_run"]
-
-
-def test_a_registry_can_be_told_twice_to_mark_the_tasks_of_its_hooks():
-    registry = HookRegistry()
-    registry.register(hook, POINT)
-    registry.mark()
-    plan = registry.plan
-    registry.mark()
-    assert registry.plan is plan

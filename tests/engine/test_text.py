@@ -1,8 +1,9 @@
 """`text`: all text in a value, whatever its shape."""
 
 import dataclasses
-from collections import namedtuple
+from collections import UserString, deque, namedtuple
 from datetime import date
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -48,7 +49,7 @@ PNG = "iVBORw0KGgo="
         ),
         (ToolCall("c1", "bash", {}), ""),
         (ToolResult("c1", "bash", "done"), "done"),
-        (ToolResult("c1", "bash", ["a", "b", None]), "a b"),
+        (ToolResult("c1", "bash", ["a", "b", None]), "a b\nab"),
         (ToolResult("c1", "bash", is_error=True, error="boom"), "boom"),
         (AgentResponse("bye", output={"n": 1}, error="late"), "bye\n1\nlate\nn"),
         (RunResult(output={"answer": "yes"}), "yes\nanswer"),
@@ -89,11 +90,11 @@ def test_text_is_read_only_and_no_field():
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ([{"type": "text", "text": "push --fo"}, {"type": "text", "text": "rce"}], "push --force"),
-        (["he", {"type": "text", "text": "llo"}], "hello"),
+        ([{"type": "text", "text": "git "}, {"type": "text", "text": "push"}], "git push"),
+        (["he", {"type": "text", "text": "llo"}], "hello\nhe llo"),
         (
             [{"type": "text", "text": "a"}, THINKING, {"type": "text", "text": "b"}],
-            "a\nb\nlet me see",
+            "a\nb\nlet me see\nab\na b",
         ),
         ([{"type": "refusal", "refusal": "I cannot"}], "I cannot"),
         ([{"type": "redacted_thinking", "data": "no base 64!"}], "no base 64!"),
@@ -134,9 +135,9 @@ def test_text_is_read_only_and_no_field():
             [{"type": "resource", "resource": {"type": "text", "text": "inside", "uri": "u"}}],
             "u\ninside",
         ),
-        ([{"type": "text", "text": ["odd", "parts"]}], "odd parts"),
+        ([{"type": "text", "text": ["odd", "parts"]}], "odd parts\noddparts"),
         ([{"type": "text", "text": "hi", "SECRET": 7}], "hi\n7\nSECRET"),
-        ([{"type": "text", "text": "hi"}, 5, {"plain": "data"}], "hi\n5\ndata\nplain"),
+        ([{"type": "text", "text": "hi"}, 5, {"plain": "data"}], "hi5\ndata\nplain\nhi 5"),
         (
             [{"type": "row", "id": 7}, {"role": "user", "id": 8}],
             "row\n7\nuser\n8\ntype\nid\nrole\nid",
@@ -146,6 +147,80 @@ def test_text_is_read_only_and_no_field():
 )
 def test_parts_of_the_model_apis_langchain_and_mcp(content, text):
     assert AssistantMessage(content).text == text
+
+
+def _part(text, kind="text", field="text"):
+    return {"type": kind, field: text}
+
+
+def _call(arguments):
+    return _part(arguments, "function_call", "arguments")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ["git", "push", "--force", _part("now")],
+        [_part("now"), "push", "--force"],
+        ["push", None, b"--force", _part("now")],
+        ["push --fo", "rce"],
+        ["push --fo", None, "rce"],
+        {"role": "user", "content": ["push --fo", "rce"]},
+        ["push --fo", _part("rce")],
+        [_part("push --fo"), _part("rce")],
+        [_part("push"), _part("--force")],
+        [_part("push", "output_text"), _part("--force", "refusal", "refusal")],
+        [_part("push "), THINKING, _part("--force")],
+        [_part("push"), _part("https://x.test", "image_url", "image_url"), "--force"],
+        [_part("push", "thinking", "thinking"), _part("--force", "thinking", "thinking")],
+        [
+            {
+                "type": "reasoning",
+                "summary": [_part("push", "summary_text"), _part("--force", "summary_text")],
+            }
+        ],
+        [{"role": "model", "parts": [{"text": "push "}, {"text": "--force"}]}],
+        [{"type": "tool_result", "content": ["push", "--force", _part("now")]}],
+        [{"type": "text", "text": "x", "cache_control": {"type": "push --force"}}],
+        [
+            {
+                "type": "text",
+                "text": "x",
+                "cache_control": {"type": "ephemeral", "k": "push --force"},
+            }
+        ],
+        [{"type": "thinking", "thinking": "x", "signature": "push --force"}],
+        [{"type": "reasoning", "encrypted_content": "push --force"}],
+        [_call('{"command": "push --force", "command": "ls"}')],
+        [_call('"\\u0070ush --force"')],
+        [{"type": "file", "file": {"file_data": "data:text/plain;base64,cHVzaCAtLWZvcmNl"}}],
+        [{"type": "file", "file": {"file_data": "data:;base64,cHVzaCAtLWZvcmNl"}}],
+        [{"type": "resource", "resource": {"mimeType": "text/x", "blob": "cHVzaCAtLWZvcmNl"}}],
+        [{"type": "resource", "resource": {"mimeType": "a/json", "blob": "cHVzaCAtLWZvcmNl"}}],
+        [{"type": "document", "source": {"type": "base64", "data": "cHVzaCAtLWZvcmNl"}}],
+    ],
+)
+def test_content_is_read_as_anybody_may_read_it(content):
+    assert "push --force" in AssistantMessage(content).text
+    assert "push --force" in ToolResult(content=content).text
+    assert "push --force" in ModelRequest(messages=[{"role": "user", "content": content}]).text
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "thinking", "thinking": "", "signature": "cHVzaC0tZm9yY2U="},
+        {"type": "redacted_thinking", "data": "iVBORw0KGgo="},
+        {"type": "file", "file": {"file_data": "data:application/pdf;base64,iVBORw0KGgo="}},
+        {"type": "input_audio", "input_audio": {"data": "iVBORw0KGgo", "format": ""}},
+    ],
+)
+def test_what_is_base64_and_no_text_is_left_out(part):
+    assert AssistantMessage([part]).text == ""
+
+
+def test_names_of_unknown_fields_of_an_answer_are_text():
+    assert "push --force" in AssistantMessage(metadata={"push --force": 1}).text
 
 
 Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - what users have
@@ -173,6 +248,17 @@ class Note:
         (Note("inside"), "inside\nbody"),
         (date(2026, 1, 2), "2026-01-02"),
         (object(), "<object>"),
+        (range(3), "<range>"),
+        (memoryview(b"x"), "x"),
+        (deque(["git", "push"]), "git push"),
+        ({"a": "b"}.values(), "b"),
+        (UserString("x"), "x"),
+        (PurePosixPath("/etc"), "/etc"),
+        (["git", b"push", 5, ["x"], None, "y"], "git push 5\nx\ny"),
+        (
+            {"files": [{"text": "git "}, {"text": "push"}]},
+            "git \npush\nfiles\ntext\ntext\ngit push",
+        ),
         ([ToolResult(content="deep")], "deep"),
         (User("ann"), "ann\nidentity\nemail\norg_id\npermissions\nextras"),
         ({"role": "user", "content": "hi"}, "hi"),
@@ -209,3 +295,27 @@ async def test_a_hook_reads_it():
     registry.register(lambda event, message: seen.append(message.text), "after_llm_call", name="s")
     await registry.fire("after_llm_call", AssistantMessage([{"type": "text", "text": "hi"}]))
     assert seen == ["hi"]
+
+
+def test_a_list_of_texts_outside_of_a_message_is_a_command_line():
+    assert text_of(["git", "push", "--force"]) == "git push --force"
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ('["git", "push", "--force"]', "git push --force"),
+        ('{"command": "push \\u002d-force", "command": "ls"}', "push --force"),
+        ('"push \\u002d-force"', "push --force"),
+        ("push --force", "push --force"),
+    ],
+)
+def test_arguments_that_are_no_object_are_read_as_what_they_are(written, text):
+    message = AssistantMessage("", metadata={"unparsed_arguments": {"c1": written}})
+    assert text in message.text
+
+
+@pytest.mark.parametrize("odd", [None, "a text", {"c1": None}, {"c1": ["a"]}])
+def test_arguments_that_a_hook_left_in_another_form_do_no_harm(odd):
+    message = AssistantMessage("hi", metadata={"unparsed_arguments": odd})
+    assert message.text.startswith("hi")

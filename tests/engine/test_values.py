@@ -212,6 +212,11 @@ def test_a_digest_can_be_made_of_any_text_that_json_can_carry():
     assert digest({"text": "\ud83d"}) != digest({"text": "\ud83e"})
 
 
+def test_a_digest_can_be_made_of_a_number_too_long_for_decimal_digits():
+    assert plain({"n": 10**5000}) == {"n": hex(10**5000)}
+    assert digest({"n": 10**5000}) != digest({"n": 10**5000 + 1})
+
+
 def test_arguments_that_are_still_a_text_are_refused():
     with pytest.raises(TypeError, match=r"json\.loads"):
         ToolCall(name="t", args='{"a": 1}')

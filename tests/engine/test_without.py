@@ -2,7 +2,7 @@
 
 import asyncio
 
-from checkrail.engine.chain import hook_at_work
+from checkrail.engine.dispatch_state import hook_at_work
 from checkrail.engine.outcomes import Block, Continue
 from checkrail.engine.points import Decision
 from checkrail.engine.registry import HookRegistry
@@ -11,7 +11,7 @@ from checkrail.engine.registry import HookRegistry
 def scope_of(*registries, without):
     first, *others = registries
     scope = first.scope(run_id="r")
-    scope.lack(frozenset(without))
+    scope.exclude(frozenset(without))
     for registry in others:
         scope = registry.scope(parent=scope)
     return scope

@@ -64,17 +64,26 @@ class Running:
 
 @contextlib.contextmanager
 def gateway_process(
-    folder: Path, hooks: str, upstreams: dict[str, Any], **settings: Any
+    folder: Path,
+    hooks: str,
+    upstreams: dict[str, Any],
+    *arguments: str,
+    port: int | None = None,
+    open_files: int | None = None,
+    **settings: Any,
 ) -> Iterator[Running]:
-    """Start the command with some hooks in front of some upstreams, and stop it at the end."""
+    """Start the command with some hooks in front of some upstreams, and stop it at the end.
+
+    Without a `port`, it gets a free one. `open_files` is how many it may have open, unless it
+    raises that itself.
+    """
     section = {"upstreams": upstreams, **settings}
     (folder / "hooks.yaml").write_text(f"{hooks}\ngateway: {json.dumps(section)}\n")
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    at = str(port or _find_free_port())
     log = folder / "gateway.log"
     with log.open("w") as written:
         process = subprocess.Popen(
-            [COMMAND, "gateway", "--port", str(port)],
+            [*_limit_open_files(open_files), COMMAND, "gateway", "--port", at, *arguments],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=written,
@@ -91,7 +100,18 @@ def gateway_process(
             process.communicate(timeout=30)
 
 
+def _find_free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def _limit_open_files(most: int | None) -> list[str]:
+    """Return what stands before a command for which that limit is to hold, and for no other."""
+    return [] if most is None else ["sh", "-c", f'ulimit -Sn {most} && exec "$0" "$@"']
+
+
 def here(provider: Provider, **more: Any) -> dict[str, Any]:
     """Say that a provider takes all three APIs."""
-    formats = ["chat", "messages", "responses"]
+    formats = ["chat", "messages", "responses", "gemini"]
     return {"url": provider.url, "format": formats, "retries": 0, **more}

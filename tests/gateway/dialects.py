@@ -1,10 +1,12 @@
-"""The three APIs as their callers speak them: requests written, and answers read, by hand."""
+"""The four APIs as their callers speak them: requests written, and answers read, by hand."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
 from typing import Any
+
+from checkrail.llm.aws_frames import FrameSplitter
 
 Json = dict[str, Any]
 
@@ -41,7 +43,19 @@ def plain(content: Any) -> str:
     return "".join(part.get("text", "") for part in content)
 
 
-class Chat:
+class Dialect:
+    """What APIs have in common whose requests name the model in the body."""
+
+    def sent(self, path: str, body: Any) -> tuple[str, Any]:
+        """Give the path and the body of a request that is written as all are here."""
+        return path, body
+
+    def shown(self, raw: bytes) -> bytes:
+        """Give what is in an answer, without what it is packed in."""
+        return raw
+
+
+class Chat(Dialect):
     """Chat completions."""
 
     name = "chat"
@@ -105,7 +119,7 @@ class Chat:
         return heard
 
 
-class Messages:
+class Messages(Dialect):
     """Anthropic's messages."""
 
     name = "messages"
@@ -173,7 +187,7 @@ class Messages:
         return heard
 
 
-class Responses:
+class Responses(Dialect):
     """OpenAI's responses."""
 
     name = "responses"
@@ -243,4 +257,108 @@ class Responses:
         return heard
 
 
-DIALECTS = {dialect.name: dialect for dialect in (Chat(), Messages(), Responses())}
+class Gemini(Dialect):
+    """Google's Gemini. Its path names the model and says whether it is a stream."""
+
+    name = "gemini"
+    plain = calling = "STOP"
+
+    def sent(self, path: str, body: Any) -> tuple[str, Any]:
+        body = dict(body)
+        verb = "streamGenerateContent?alt=sse" if body.pop("stream", False) else "generateContent"
+        return f"{path}/{body.pop('model')}:{verb}", body
+
+    def request(self, text: str = "Hello", *, stream: bool = False, **more: Any) -> Json:
+        contents = [{"role": "user", "parts": [{"text": text}]}]
+        body = {"model": "test-model", "contents": contents, **more}
+        return body | ({"stream": True} if stream else {})
+
+    def with_result(self, content: str, *, stream: bool = False) -> Json:
+        body = self.request(stream=stream)
+        call = {"functionCall": {"name": "read", "args": {"path": "a"}}}
+        result = {"functionResponse": {"name": "read", "response": {"result": content}}}
+        body["contents"] += [
+            {"role": "model", "parts": [call]},
+            {"role": "user", "parts": [result]},
+        ]
+        return body
+
+    def said(self, body: Json) -> list[str]:
+        system = [plain(body["systemInstruction"]["parts"])] if "systemInstruction" in body else []
+        return system + [plain(content["parts"]) for content in body["contents"]]
+
+    def result(self, body: Json) -> str:
+        parts = [part for content in body["contents"] for part in content["parts"]]
+        found = next(part["functionResponse"] for part in parts if "functionResponse" in part)
+        return next(iter(found["response"].values()))
+
+    def heard(self, body: Json) -> Heard:
+        if "error" in body:
+            return Heard(error=body["error"])
+        candidate = body["candidates"][0]
+        parts = candidate.get("content", {}).get("parts", [])
+        text = "".join(part["text"] for part in parts if "text" in part and "thought" not in part)
+        calls = [part["functionCall"] for part in parts if "functionCall" in part]
+        told = [(call["name"], call.get("args", {})) for call in calls]
+        stop = candidate.get("finishReason")
+        return Heard(text, told, stop, None, bool(stop), "usageMetadata" in body)
+
+    def heard_stream(self, stream: bytes) -> Heard:
+        blocks = stream.decode().replace("\r\n", "\n").split("\n\n")
+        found = [json.loads(block.split("data: ")[-1]) for block in blocks if block.strip()]
+        return self.heard_pieces(found)
+
+    def heard_pieces(self, pieces: list[Json]) -> Heard:
+        heard = Heard()
+        for piece in map(self.heard, pieces):
+            assert not heard.ended
+            heard.text += piece.text
+            heard.calls += piece.calls
+            heard.error = piece.error or heard.error
+            heard.stop, heard.ended, heard.usage = piece.stop, piece.ended, piece.usage
+        return heard
+
+
+DIALECTS = {dialect.name: dialect for dialect in (Chat(), Messages(), Responses(), Gemini())}
+"""Those that have all their own."""
+
+
+class Bedrock(Messages):
+    """Anthropic's messages at AWS: the path names the model, and a stream is frames."""
+
+    name = "bedrock"
+
+    def sent(self, path: str, body: Any) -> tuple[str, Any]:
+        body = dict(body)
+        verb = "invoke-with-response-stream" if body.pop("stream", False) else "invoke"
+        return f"{path}/{body.pop('model')}/{verb}", body
+
+    def heard(self, body: Json) -> Heard:
+        return Heard(error=body) if "message" in body else super().heard(body)
+
+    def shown(self, raw: bytes) -> bytes:
+        pieces = FrameSplitter().feed(raw) if raw.startswith(b"\x00") else []
+        return b"\n".join(piece.data for piece in pieces) or raw
+
+    def heard_stream(self, stream: bytes) -> Heard:
+        told = [json.loads(piece.data) for piece in FrameSplitter().feed(stream)]
+        lines = (f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in told)
+        return super().heard_stream("".join(lines).encode())
+
+
+class Vertex(Messages):
+    """Anthropic's messages at Google: the path names the model."""
+
+    name = "vertex"
+
+    def sent(self, path: str, body: Any) -> tuple[str, Any]:
+        body = dict(body)
+        verb = "streamRawPredict" if body.get("stream") else "rawPredict"
+        return f"{path}/{body.pop('model')}:{verb}", body
+
+
+CLOUDS = {dialect.name: dialect for dialect in (Bedrock(), Vertex())}
+EVERY = DIALECTS | CLOUDS
+
+PROXIED = {name: DIALECTS[name] for name in ("chat", "messages", "responses")}
+"""Those that hooks know in a proxy of somebody else's."""

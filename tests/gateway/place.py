@@ -12,13 +12,21 @@ from typing import Any
 
 import aiohttp
 
-from .dialects import DIALECTS, Heard
+from .dialects import EVERY, Heard
 from .provider import Provider
-from .provider_wire import CHAT, MESSAGES, RESPONSES
+from .provider_wire import BEDROCK, CHAT, GEMINI, MESSAGES, RESPONSES, VERTEX
 
-PATHS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
+PATHS = {
+    "chat": CHAT,
+    "messages": MESSAGES,
+    "responses": RESPONSES,
+    "gemini": GEMINI,
+    "bedrock": BEDROCK,
+    "vertex": VERTEX,
+}
 
 SETTINGS = {
+    "blocked_tool": "text",  # in one call of the model, as in LiteLLM
     "keep_alive_seconds": 4,
     "prices": {"*": {"input": 1.0, "output": 10.0}},
 }
@@ -95,16 +103,22 @@ class Place:
         self._generation += 1
         write_hooks(self.folder, self._generation, points)
         wanted = f"generation {self._generation}."
-        async with asyncio.timeout(60):
-            while wanted not in str((await self.ask("chat", QUESTION)).heard.error):  # noqa: ASYNC110 - it reloads when it does
-                await asyncio.sleep(0.05)
+        answered: list[str] = []
+        try:
+            async with asyncio.timeout(120):
+                while not answered or wanted not in answered[-1]:
+                    answered.append(str((await self.ask("chat", QUESTION)).heard.error))
+                    await asyncio.sleep(0.05)
+        except TimeoutError as error:
+            error.add_note(f"{len(answered)} answers, none from {wanted} Last: {answered[-3:]}")
+            raise
         self.provider.requests.clear()
         self._file.write_text("")
 
     def body(self, name: str, text: str = "Hello", *, stream: bool = False, **more: Any) -> Any:
         """Write a request in one of the APIs."""
         more = {"model": self.models[name], **more}
-        return DIALECTS[name].request(text, stream=stream, **more)
+        return EVERY[name].request(text, stream=stream, **more)
 
     @contextlib.asynccontextmanager
     async def calling(
@@ -112,9 +126,10 @@ class Place:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Call, and give the answer as it begins."""
         headers = {"authorization": f"Bearer {self.key}", **headers}
+        path, body = EVERY[name].sent(PATHS[name], body)
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(60)) as session,
-            session.post(self.url + PATHS[name], json=body, headers=headers) as response,
+            session.post(self.url + path, json=body, headers=headers) as response,
         ):
             yield response
 
@@ -132,13 +147,13 @@ class Place:
     async def read(self, name: str, response: aiohttp.ClientResponse, begun: bytes = b"") -> Got:
         """Read an answer to its end."""
         raw = begun + await response.read()
-        dialect = DIALECTS[name]
-        if "event-stream" in response.headers["content-type"]:
+        dialect = EVERY[name]
+        if "eventstream" in response.headers["content-type"].replace("-", ""):
             ends = name != "chat" and raw.endswith(b"data: [DONE]\n\n")  # an API without that word
             heard = dialect.heard_stream(raw.removesuffix(b"data: [DONE]\n\n") if ends else raw)
         else:
             heard = dialect.heard(json.loads(raw))
-        return Got(response.status, raw, heard, response.headers)
+        return Got(response.status, dialect.shown(raw), heard, response.headers)
 
 
 def prepare(folder: Path) -> Path:

@@ -1,20 +1,45 @@
-"""A provider of models on this machine: it speaks the three APIs, says what it was told to say,
+"""A provider of models on this machine: it speaks the four APIs, says what it was told to say,
 and can fail in every way that providers do."""
 
 import asyncio
 import gzip
 import json
+import re
 import threading
 import zlib
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from aiohttp import web
 
-from .provider_wire import CHAT, MESSAGES, RESPONSES, Say, error, events, whole
+from checkrail.llm.aws_frames import write_chunk
 
-__all__ = ["CHAT", "MESSAGES", "RESPONSES", "Fail", "Garbage", "Hang", "Provider", "Raw", "Say"]
+from .provider_wire import (
+    CHAT,
+    GEMINI,
+    MESSAGES,
+    RESPONSES,
+    Say,
+    error,
+    events,
+    gemini_chunks,
+    whole,
+)
+
+__all__ = [
+    "CHAT",
+    "GEMINI",
+    "MESSAGES",
+    "RESPONSES",
+    "Fail",
+    "Garbage",
+    "Hang",
+    "Provider",
+    "Raw",
+    "Say",
+]
 
 APIS = (CHAT, MESSAGES, RESPONSES)
 
@@ -49,7 +74,8 @@ class Garbage:
     data: bytes = b"\x00\xffnothing that anybody knows\r\n\r\n"
 
 
-Reply = Say | Fail | Raw | Hang | Garbage
+Reply = Say | Fail | Raw | Hang | Garbage | Callable[[Any], Say]
+"""What is said; a function makes it of the request, as a model does."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +91,9 @@ class Received:
 
     @property
     def json(self) -> Any:
-        return json.loads(self.body)
+        """The body, and the model if the path names it."""
+        named = re.search(r"/models?/(.+)[:/]", self.path)
+        return json.loads(self.body) | ({"model": named[1]} if named else {})
 
     def header(self, name: str) -> str | None:
         """Give the only value of a header; two of one name are a mistake."""
@@ -84,6 +112,7 @@ class Provider:
         self.reached = threading.Semaphore(0)  # released for each stream that waits
         self._replies = deque(replies)
         self._default: Reply = Say("Hello from the model.")
+        self._decide: Callable[[Received], Reply | None] = lambda _: None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._go_on = asyncio.Event()
@@ -114,6 +143,11 @@ class Provider:
     def always(self, reply: Reply) -> Self:
         """Answer with this when nothing else is left to say."""
         self._default = reply
+        return self
+
+    def decide(self, answer: Callable[[Received], Reply | None]) -> Self:
+        """Answer each request by what it holds; where that gives None, as without it."""
+        self._decide = answer
         return self
 
     def go_on(self) -> None:
@@ -169,16 +203,23 @@ class Provider:
         number = self._connections.setdefault(transport, len(self._connections))
         headers = [(k.decode(), v.decode("latin-1")) for k, v in request.raw_headers]
         path, _, query = request.raw_path.partition("?")
-        self.requests.append(Received(request.method, path, query, headers, body, number))
+        received = Received(request.method, path, query, headers, body, number)
+        self.requests.append(received)
         known = next((api for api in APIS if path.endswith(api.removeprefix("/v1"))), None)
+        known = GEMINI if "enerateContent" in path else known
+        known = MESSAGES if path.endswith(CLOUDS) else known
         if known is None and not self._replies:
             return self._other(path, body)
-        reply = self._replies.popleft() if self._replies else self._default
+        reply = self._decide(received) or self._next_reply()
         try:
-            return await self._answer(request, known or CHAT, body, reply)
+            called = GEMINI + path + query if known == GEMINI else known or CHAT
+            return await self._answer(request, called, body, reply)
         except (asyncio.CancelledError, ConnectionResetError):
             self.gone.release()
             raise
+
+    def _next_reply(self) -> Reply:
+        return self._replies.popleft() if self._replies else self._default
 
     async def _answer(
         self, request: web.BaseRequest, path: str, body: bytes, reply: Reply
@@ -192,14 +233,18 @@ class Provider:
             return web.Response()
         if isinstance(reply, Fail):
             told = error(path, reply.status, reply.message)
+            if request.path.startswith("/model/"):
+                told = {"message": reply.message}
             return web.json_response(told, status=reply.status, headers=reply.headers)
         if isinstance(reply, Raw):
             return await self._stream(request, reply.pieces, reply.status, reply.headers)
-        asked = json.loads(body) if body else {}
-        if asked.get("stream"):
-            kind = {"content-type": "text/event-stream; charset=utf-8", **reply.headers}
-            pieces = events(path, reply, asked)
-            return await self._stream(request, _cut(pieces, reply), 200, kind, reply)
+        if callable(reply):
+            reply = reply(json.loads(body) if body else {})
+        streamed = _stream_of(request, path, body, reply)
+        if streamed is not None:
+            pieces, kind = streamed
+            headers = {"content-type": kind, **reply.headers}
+            return await self._stream(request, _cut(pieces, reply), 200, headers, reply)
         data = json.dumps(whole(path, reply)).encode()
         if reply.dies is not None:
             return await self._stream(request, [data[:20], data[20:]], 200, {}, reply)
@@ -240,6 +285,36 @@ class Provider:
             listed = [{"id": name, "object": "model", "owned_by": "us"} for name in self.models]
             return web.json_response({"object": "list", "data": listed})
         return web.json_response({"path": path, "bytes": len(body)})
+
+
+CLOUDS = ("/invoke", "/invoke-with-response-stream", ":rawPredict", ":streamRawPredict")
+
+
+def _framed(event: bytes) -> bytes:
+    """Write an event as Bedrock does."""
+    return write_chunk(event.partition(b"data: ")[2].strip())
+
+
+def _stream_of(
+    request: web.BaseRequest, path: str, body: bytes, said: Say
+) -> tuple[list[bytes], str] | None:
+    """Give a stream and its kind, if one was asked for by the path or in the body."""
+    asked = json.loads(body) if body else {}
+    if ":streamGenerate" in path and "alt=sse" not in path:
+        return _array(said), "application/json"
+    if request.path.endswith("-stream"):
+        frames = [_framed(event) for event in events(path, said, asked)]
+        return frames, "application/vnd.amazon.eventstream"
+    if asked.get("stream") or ":stream" in request.path:
+        return events(path, said, asked), "text/event-stream; charset=utf-8"
+    return None
+
+
+def _array(said: Say) -> list[bytes]:
+    """Write the pieces of a stream as an array."""
+    chunks = [json.dumps(chunk, indent=2).encode() for chunk in gemini_chunks(said)]
+    data = [(b",\r\n" if number else b"[") + chunk for number, chunk in enumerate(chunks)]
+    return [*data, b"\n]\n"]
 
 
 def _cut(pieces: list[bytes], said: Say) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""How the three APIs write what a model says: whole, and as the events of a stream."""
+"""How the four APIs write what a model says: whole, and as the events of a stream."""
 
 import json
 from dataclasses import dataclass, field
@@ -7,6 +7,12 @@ from typing import Any
 CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
 RESPONSES = "/v1/responses"
+GEMINI = "/v1beta/models"
+"""Before the name of the model, which stands in the path."""
+
+BEDROCK = "/model"
+VERTEX = "/v1/projects/p-1/locations/us-east5/publishers/anthropic/models"
+"""Before the name of the model; what is said is said as in Anthropic's own API."""
 
 Body = dict[str, Any]
 
@@ -15,9 +21,10 @@ Body = dict[str, Any]
 class Say:
     """A model's answer: a text, calls of tools as (name, arguments), thoughts before them.
 
-    Arguments that are a text go out as they are. A stream is sent in pieces of `cut` bytes, or one
-    event at a time. `waits` stops a stream after so many pieces until the provider is told to go
-    on; `dies` breaks it off there.
+    Arguments that are a text go out as they are. Ids tell the answers of a conversation apart by
+    their `turn`. A stream is sent in pieces of `cut` bytes, or one event at a time, each of which
+    tells `fragment` characters. `waits` stops a stream after so many pieces until the provider is
+    told to go on; `dies` breaks it off there.
     """
 
     text: str = ""
@@ -28,21 +35,26 @@ class Say:
     cached: int = 0
     gzip: bool = False
     cut: int | None = None
+    fragment: int = 5
     waits: int | None = None
     dies: int | None = None
+    turn: int = 1
     headers: dict[str, str] = field(default_factory=dict)
 
     @property
     def written_calls(self) -> list[tuple[str, str, str]]:
         """The calls with their ids, and their arguments as a text."""
+        calling = "call" if self.turn == 1 else f"call_{self.turn}"
         return [
-            (f"call_{number}", name, args if isinstance(args, str) else json.dumps(args))
+            (f"{calling}_{number}", name, args if isinstance(args, str) else json.dumps(args))
             for number, (name, args) in enumerate(self.calls, 1)
         ]
 
 
 def whole(path: str, said: Say) -> Body:
     """Write an answer at once."""
+    if path.startswith(GEMINI):
+        return _gemini(said)
     return {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses}[path](said)
 
 
@@ -50,6 +62,8 @@ def events(path: str, said: Say, body: Body) -> list[bytes]:
     """Write an answer as the events of a stream."""
     if path == CHAT:
         return [*map(_data, _chat_chunks(said, body)), b"data: [DONE]\n\n"]
+    if path.startswith(GEMINI):
+        return [_data(chunk) for chunk in gemini_chunks(said)]
     made = _messages_events(said) if path == MESSAGES else _responses_events(said)
     return [b"event: " + event["type"].encode() + b"\n" + _data(event) for event in made]
 
@@ -60,6 +74,10 @@ def error(path: str, status: int, message: str) -> Body:
         kinds = {429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}
         kind = kinds.get(status, "invalid_request_error")
         return {"type": "error", "error": {"type": kind, "message": message}}
+    if path.startswith(GEMINI):
+        kinds = {429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE"}
+        kind = kinds.get(status, "INVALID_ARGUMENT")
+        return {"error": {"code": status, "message": message, "status": kind}}
     return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
 
 
@@ -67,9 +85,9 @@ def _data(event: Body) -> bytes:
     return b"data: " + json.dumps(event).encode() + b"\n\n"
 
 
-def _fragments(text: str) -> list[str]:
+def _fragments(text: str, size: int) -> list[str]:
     """Cut a text where tokens might end."""
-    return [text[at : at + 5] for at in range(0, len(text), 5)]
+    return [text[at : at + size] for at in range(0, len(text), size)]
 
 
 def _chat_usage(said: Say) -> Body:
@@ -91,7 +109,7 @@ def _chat(said: Say) -> Body:
         ]
     finish = "tool_calls" if said.calls else "stop"
     return {
-        "id": "chatcmpl-1",
+        "id": f"chatcmpl-{said.turn}",
         "object": "chat.completion",
         "created": 1750000000,
         "model": said.model,
@@ -105,17 +123,17 @@ def _chat(said: Say) -> Body:
 def _chat_chunks(said: Say, body: Body) -> list[Body]:
     asked = (body.get("stream_options") or {}).get("include_usage")
     deltas: list[tuple[Body, str | None]] = [({"role": "assistant", "content": ""}, None)]
-    deltas += [({"content": piece}, None) for piece in _fragments(said.text)]
+    deltas += [({"content": piece}, None) for piece in _fragments(said.text, said.fragment)]
     for index, (call_id, name, arguments) in enumerate(said.written_calls):
         function = {"name": name, "arguments": ""}
         call = {"index": index, "id": call_id, "type": "function", "function": function}
         deltas.append(({"tool_calls": [call]}, None))
-        for piece in _fragments(arguments):
+        for piece in _fragments(arguments, said.fragment):
             more = {"index": index, "function": {"arguments": piece}}
             deltas.append(({"tool_calls": [more]}, None))
     deltas.append(({}, "tool_calls" if said.calls else "stop"))
     common = {
-        "id": "chatcmpl-1",
+        "id": f"chatcmpl-{said.turn}",
         "object": "chat.completion.chunk",
         "created": 1750000000,
         "model": said.model,
@@ -156,7 +174,7 @@ def _messages(said: Say) -> Body:
         "output_tokens": answered,
     }
     return {
-        "id": "msg_1",
+        "id": f"msg_{said.turn}",
         "type": "message",
         "role": "assistant",
         "model": said.model,
@@ -186,16 +204,19 @@ def _block_events(index: int, block: Body, said: Say) -> list[Body]:
     kind = block["type"]
     if kind == "text":
         empty = {"type": "text", "text": ""}
-        deltas = [{"type": "text_delta", "text": piece} for piece in _fragments(block["text"])]
+        deltas = [
+            {"type": "text_delta", "text": piece}
+            for piece in _fragments(block["text"], said.fragment)
+        ]
     elif kind == "thinking":
         empty = {"type": "thinking", "thinking": "", "signature": ""}
-        pieces = _fragments(block["thinking"])
+        pieces = _fragments(block["thinking"], said.fragment)
         deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
         deltas.append({"type": "signature_delta", "signature": block["signature"]})
     else:
         empty = {**block, "input": {}}
         written = next(text for call_id, _, text in said.written_calls if call_id == block["id"])
-        pieces = ["", *_fragments(written)]
+        pieces = ["", *_fragments(written, said.fragment)]
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
     changes = [{"type": "content_block_delta", "index": index, "delta": each} for each in deltas]
     start = {"type": "content_block_start", "index": index, "content_block": empty}
@@ -206,13 +227,13 @@ def _responses_items(said: Say) -> list[Body]:
     items: list[Body] = []
     if said.thinking:
         summary = [{"type": "summary_text", "text": said.thinking}]
-        items.append({"type": "reasoning", "id": "rs_1", "summary": summary})
+        items.append({"type": "reasoning", "id": f"rs_{said.turn}", "summary": summary})
     if said.text:
         part = {"type": "output_text", "text": said.text, "annotations": [], "logprobs": []}
         items.append(
             {
                 "type": "message",
-                "id": "msg_1",
+                "id": f"msg_{said.turn}",
                 "status": "completed",
                 "role": "assistant",
                 "content": [part],
@@ -235,7 +256,7 @@ def _responses_items(said: Say) -> list[Body]:
 def _responses(said: Say) -> Body:
     sent, answered = said.usage
     return {
-        "id": "resp_1",
+        "id": f"resp_{said.turn}",
         "object": "response",
         "created_at": 1750000000,
         "status": "completed",
@@ -268,24 +289,24 @@ def _responses_events(said: Say) -> list[Body]:
         {"type": "response.in_progress", "response": begun},
     ]
     for index, item in enumerate(answer["output"]):
-        made += _item_events(index, item)
+        made += _item_events(index, item, said.fragment)
     made.append({"type": "response.completed", "response": answer})
     return [{**event, "sequence_number": number} for number, event in enumerate(made)]
 
 
-def _item_events(index: int, item: Body) -> list[Body]:
+def _item_events(index: int, item: Body, size: int) -> list[Body]:
     at = {"item_id": item["id"], "output_index": index}
     if item["type"] == "message":
-        inner = _part_events(item["content"][0], {**at, "content_index": 0})
+        inner = _part_events(item["content"][0], {**at, "content_index": 0}, size)
         empty = {**item, "status": "in_progress", "content": []}
     elif item["type"] == "function_call":
         kind = "response.function_call_arguments"
-        pieces = _fragments(item["arguments"])
+        pieces = _fragments(item["arguments"], size)
         inner = [{"type": f"{kind}.delta", **at, "delta": piece} for piece in pieces]
         inner.append({"type": f"{kind}.done", **at, "arguments": item["arguments"]})
         empty = {**item, "status": "in_progress", "arguments": ""}
     else:
-        inner = _summary_events(item["summary"][0], {**at, "summary_index": 0})
+        inner = _summary_events(item["summary"][0], {**at, "summary_index": 0}, size)
         empty = {**item, "summary": []}
     return [
         {"type": "response.output_item.added", "output_index": index, "item": empty},
@@ -294,22 +315,71 @@ def _item_events(index: int, item: Body) -> list[Body]:
     ]
 
 
-def _part_events(part: Body, at: Body) -> list[Body]:
+def _part_events(part: Body, at: Body, size: int) -> list[Body]:
     delta = {"type": "response.output_text.delta", **at, "logprobs": []}
     done = {"type": "response.output_text.done", **at, "text": part["text"], "logprobs": []}
     return [
         {"type": "response.content_part.added", **at, "part": {**part, "text": ""}},
-        *({**delta, "delta": piece} for piece in _fragments(part["text"])),
+        *({**delta, "delta": piece} for piece in _fragments(part["text"], size)),
         done,
         {"type": "response.content_part.done", **at, "part": part},
     ]
 
 
-def _summary_events(part: Body, at: Body) -> list[Body]:
+def _summary_events(part: Body, at: Body, size: int) -> list[Body]:
     kind = "response.reasoning_summary"
     return [
         {"type": f"{kind}_part.added", **at, "part": {**part, "text": ""}},
-        *({"type": f"{kind}_text.delta", **at, "delta": each} for each in _fragments(part["text"])),
+        *(
+            {"type": f"{kind}_text.delta", **at, "delta": each}
+            for each in _fragments(part["text"], size)
+        ),
         {"type": f"{kind}_text.done", **at, "text": part["text"]},
         {"type": f"{kind}_part.done", **at, "part": part},
     ]
+
+
+def _gemini_parts(said: Say) -> list[Body]:
+    parts: list[Body] = [{"text": said.thinking, "thought": True}] if said.thinking else []
+    if said.text:
+        parts.append({"text": said.text})
+    for number, (_, name, arguments) in enumerate(said.written_calls):
+        part: Body = {"functionCall": {"name": name, "args": _input(arguments)}}
+        parts.append(part | ({} if number else {"thoughtSignature": "c2lnbmVk"}))
+    return parts
+
+
+def _gemini(said: Say) -> Body:
+    sent, answered = said.usage
+    usage = {
+        "promptTokenCount": sent,
+        "candidatesTokenCount": answered,
+        "totalTokenCount": sent + answered,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": sent}],
+    }
+    if said.cached:
+        usage["cachedContentTokenCount"] = said.cached
+    content = {"parts": _gemini_parts(said), "role": "model"}
+    return {
+        "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": usage,
+        "modelVersion": said.model,
+        "responseId": "resp_1",
+    }
+
+
+def gemini_chunks(said: Say) -> list[Body]:
+    """Write an answer as the pieces of a stream, the last of which has the finish reason."""
+    answer = _gemini(said)
+    parts: list[Body] = []
+    for part in answer["candidates"][0]["content"]["parts"]:
+        pieces = _fragments(part["text"], said.fragment) if "text" in part else []
+        parts += [{**part, "text": piece} for piece in pieces] or [part]
+    made = []
+    for part in [*parts, {"text": ""}]:
+        candidate = {"content": {"parts": [part], "role": "model"}, "index": 0}
+        usage = {"promptTokenCount": said.usage[0], "totalTokenCount": said.usage[0]}
+        made.append({**answer, "candidates": [candidate], "usageMetadata": usage})
+    made[-1]["candidates"][0]["finishReason"] = "STOP"
+    made[-1]["usageMetadata"] = answer["usageMetadata"]
+    return made

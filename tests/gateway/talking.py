@@ -9,15 +9,23 @@ from typing import Any, Self
 
 from checkrail import HookRegistry
 from checkrail.config.gateway import GatewayConfig, UpstreamConfig
-from checkrail.gateway.exchange import Call, Gateway, Reply
-from checkrail.gateway.formats import FORMATS
-from checkrail.gateway.relaying import Flow
+from checkrail.gateway.call import Gateway, ModelCall, Reply
+from checkrail.gateway.relay import ReplyStream
 from checkrail.gateway.upstreams import Upstreams
+from checkrail.llm.formats import FORMATS, open_format
+from checkrail.llm.wire_format import Format
 
-from .dialects import Chat, Heard, Messages, Responses
+from .dialects import Dialect, Heard
+from .place import PATHS
 from .provider import Provider
 
-Dialect = Chat | Messages | Responses
+
+def format_at(target: str) -> Format:
+    """Give the API that is called at a path."""
+    path, _, query = target.partition("?")
+    found = FORMATS.get(path) or open_format(path, query)
+    assert found is not None
+    return found
 
 
 @dataclass
@@ -31,7 +39,7 @@ class Got:
 
 
 class Talk(AbstractAsyncContextManager["Talk"]):
-    """Somebody who calls a gateway in one of the three APIs, streaming or not."""
+    """Somebody who calls a gateway in one of the APIs, streaming or not."""
 
     def __init__(
         self,
@@ -47,11 +55,11 @@ class Talk(AbstractAsyncContextManager["Talk"]):
         self.dialect = dialect
         self.provider = provider
         self.stream = stream
-        (self.format,) = (each for each in FORMATS.values() if each.name == dialect.name)
         upstream = UpstreamConfig(
             "here", dialect.name, provider.url, models, retries=0, provider="us"
         )
         self.upstreams = Upstreams([upstream])
+        settings = {"blocked_tool": "text", **settings}  # one call of the model is one answer
         config = GatewayConfig(upstreams=(upstream,), **settings)
         self.gateway = Gateway(self.hooks, self.upstreams, config)
 
@@ -66,9 +74,21 @@ class Talk(AbstractAsyncContextManager["Talk"]):
         """Call, and give the reply as it is."""
         if body is None:
             body = self.dialect.request(stream=self.stream)
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        named = self.dialect.request(stream=self.stream) if isinstance(body, bytes) else body
+        target, written = self.dialect.sent(PATHS[self.dialect.name], named)
+        data = body if isinstance(body, bytes) else json.dumps(written).encode()
+        path, _, query = target.partition("?")
         headers = [(b"content-type", b"application/json"), (b"authorization", b"Bearer sk-1")]
-        return await self.gateway.answer(Call(self.format, data, headers, b"", ids))
+        called = format_at(target)
+        return await self.gateway.answer(
+            ModelCall(called, data, headers, query.encode(), ids, path)
+        )
+
+    @property
+    def format(self) -> Format:
+        """The API, as it is called here."""
+        asked = self.dialect.request(stream=self.stream)
+        return format_at(self.dialect.sent(PATHS[self.dialect.name], asked)[0])
 
     async def ask(self, body: Any = None, **ids: Any) -> Got:
         """Call, and read all that comes."""
@@ -76,7 +96,7 @@ class Talk(AbstractAsyncContextManager["Talk"]):
 
     async def read(self, reply: Reply) -> Got:
         """Read a reply to its end."""
-        streamed = isinstance(reply.content, Flow)
+        streamed = isinstance(reply.content, ReplyStream)
         raw = b"".join([piece async for piece in reply.content]) if streamed else reply.content
         await self.hooks.aclose()
         heard = self.dialect.heard_stream(raw) if streamed else self.dialect.heard(json.loads(raw))

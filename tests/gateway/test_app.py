@@ -1,6 +1,7 @@
 """The gateway over HTTP: what passes, what is refused and how, and callers who go away."""
 
 import asyncio
+import dataclasses
 import gzip
 import json
 import logging
@@ -8,13 +9,18 @@ import zlib
 
 import aiohttp
 import anthropic
+import brotli
 import openai
 import pytest
+import zstandard
 from yarl import URL
 
 from checkrail import Block
-from checkrail.config.gateway import UpstreamConfig
+from checkrail.config.gateway import GatewayConfig, UpstreamConfig
 from checkrail.engine.registry import HookRegistry
+from checkrail.gateway.call import Gateway
+from checkrail.gateway.incoming_request import IncomingRequest
+from checkrail.gateway.upstreams import Upstreams
 
 from .provider import CHAT, MESSAGES, RESPONSES, Fail, Hang, Provider, Raw, Say
 from .serving import gateway_at, upstreams_at
@@ -164,7 +170,7 @@ async def test_no_spelling_of_a_path_leads_around_the_hooks(path, provider, clie
     with gateway_at(*upstreams_at(provider), registry=registry) as address:
         url = URL(address + path, encoded=True)
         status, _, body = await called(client, "POST", url, json=BODIES[CHAT])
-    assert (status, "not here" in told(body)) == (403, True)
+    assert (status, "not here" in told(body)) == (400, True)
     assert provider.requests == []
 
 
@@ -184,7 +190,7 @@ async def test_no_prefix_leads_around_the_hooks(path, provider, client):
         url = URL(address + path, encoded=True)
         status, _, body = await called(client, "POST", url, json=BODIES[CHAT])
     assert status == 404
-    assert "base URLs of OpenAI's SDK end in /v1, those of Anthropic's before it" in told(body)
+    assert "with /v1 or without it" in told(body)
     assert provider.requests == []
 
 
@@ -256,12 +262,19 @@ async def test_a_body_that_is_too_large_is_refused(path, length, provider, clien
     assert provider.requests == []
 
 
-@pytest.mark.parametrize("squeezed", [gzip.compress, zlib.compress])
+@pytest.mark.parametrize(
+    ("encoding", "squeezed"),
+    [
+        ("gzip", gzip.compress),
+        ("deflate", zlib.compress),
+        ("br", brotli.compress),
+        ("zstd", zstandard.compress),
+    ],
+)
 async def test_a_compressed_request_is_decoded_before_hooks_and_upstreams(
-    squeezed, provider, gateway, client
+    encoding, squeezed, provider, gateway, client
 ):
-    body = json.dumps(BODIES[CHAT]).encode()
-    encoding = "gzip" if squeezed is gzip.compress else "deflate"
+    body = json.dumps({**BODIES[CHAT], "user": "Größe " * 100_000}).encode()
     headers = {"content-encoding": encoding, "content-type": "application/json"}
     status, _, _ = await called(
         client, "POST", gateway + CHAT, data=squeezed(body), headers=headers
@@ -273,7 +286,14 @@ async def test_a_compressed_request_is_decoded_before_hooks_and_upstreams(
 @pytest.mark.parametrize(
     ("encoding", "body", "status"),
     [
-        ("br", b"x", 415),
+        ("lzma", b"x", 415),
+        ("br", b"no brotli", 400),
+        ("br", brotli.compress(bytes(range(256)) * 4)[:-9], 400),
+        ("br", brotli.compress(b" " * 50_000_000), 413),
+        ("zstd", b"no zstd", 400),
+        ("zstd", zstandard.compress(b"{}" * 50)[:-3], 400),
+        ("zstd", zstandard.compress(b" " * 50_000_000), 413),
+        ("zstd", b"", 400),
         ("gzip, gzip", gzip.compress(b"{}", mtime=0), 415),
         ("gzip", b"no gzip", 400),
         ("gzip", gzip.compress(b"{}" * 50, mtime=0)[:-9], 400),
@@ -287,6 +307,57 @@ async def test_a_request_whose_compression_is_odd_is_refused(
         headers = {"content-encoding": encoding}
         got, _, _ = await called(client, "POST", address + CHAT, data=body, headers=headers)
     assert (got, provider.requests) == (status, [])
+
+
+async def test_others_have_their_turn_while_a_body_is_unpacked():
+    body = gzip.compress(b" " * 1_000_000, mtime=0)
+
+    async def receive():
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    headers = [(b"content-encoding", b"gzip")]
+    scope = {"method": "POST", "path": CHAT, "headers": headers}
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(others())
+    found = await IncomingRequest(scope, receive, 2_000_000).read_decoded_body()
+    counting.cancel()
+    assert len(found) == 1_000_000
+    assert turns > 0
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_a_base_url_may_lack_its_version(path, provider, client):
+    registry = HookRegistry()
+    registry.register(lambda event: Block("not here"), "before_llm_call", name="no")
+    short = path.removeprefix("/v1")
+    with gateway_at(*upstreams_at(provider), registry=registry) as address:
+        for spelled in (short, f"/{short}/", short.upper()):
+            status, _, body = await called(client, "POST", address + spelled, json=BODIES[path])
+            assert (status, "not here" in told(body)) == (400, True)
+    assert provider.requests == []
+
+
+async def test_without_hooks_too_and_the_models_as_well(provider, gateway, client):
+    for path, body in BODIES.items():
+        short = gateway + path.removeprefix("/v1")
+        assert (await called(client, "POST", short, json=body))[0] == 200
+        assert provider.last.path == path
+    assert (await called(client, "GET", f"{gateway}/models"))[0] == 200
+    assert provider.last.path == "/v1/models"
+
+
+@pytest.mark.parametrize("path", [RESPONSES, "/v1/realtime"])
+async def test_the_handshake_of_a_websocket_is_refused_at_once(path, provider, gateway, client):
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await client.ws_connect(gateway + path)
+    assert (refused.value.status, provider.requests) == (426, [])
 
 
 async def test_a_body_that_somebody_might_decode_otherwise_is_refused(provider, gateway, client):
@@ -348,6 +419,15 @@ async def test_models_are_listed_by_the_names_that_callers_use(provider, client)
         _, _, body = await called(client, "GET", f"{address}/v1/models")
     names = [each["id"] for each in json.loads(body)["data"]]
     assert names == ["groq/model-1", "groq/model-2"]
+
+
+async def test_models_that_nobody_can_request_are_not_listed(provider, client):
+    taken = UpstreamConfig("a", "chat", provider.url, ("model-2", "meta/*"), retries=0)
+    for place in (taken, dataclasses.replace(taken, strip_prefix=False)):
+        with gateway_at(place) as address:
+            _, _, body = await called(client, "GET", f"{address}/v1/models")
+        names = [each["id"] for each in json.loads(body)["data"]]
+        assert names == (["meta/model-1", "model-2"] if place is taken else ["model-2"])
 
 
 async def test_when_no_upstream_has_a_list_the_first_failure_is_told(provider, client):
@@ -482,7 +562,7 @@ async def test_what_is_passed_on_and_breaks_off_breaks_off(provider, gateway, cl
 
 
 async def test_a_websocket_is_turned_away(provider):
-    from checkrail.gateway.app import gateway_app
+    from checkrail.gateway.app import build_gateway_app
 
     sent = []
 
@@ -492,6 +572,7 @@ async def test_a_websocket_is_turned_away(provider):
     async def send(message):
         sent.append(message)
 
-    app = gateway_app(None, None)
+    upstreams = Upstreams(())
+    app = build_gateway_app(Gateway(HookRegistry(), upstreams, GatewayConfig()), upstreams)
     await app({"type": "websocket", "path": "/v1/realtime", "headers": []}, receive, send)
     assert [message["type"] for message in sent] == ["websocket.close"]

@@ -68,7 +68,7 @@ async def test_a_request_that_no_model_would_see_has_no_tokens(provider, path):
     registry.register(lambda event: Replace(AssistantMessage("known")), "before_llm_call")
     status, told = await counted(provider, path, registry)
     if path.endswith("compact"):
-        assert (status, told["error"]["code"]) == (403, "hook_answers")
+        assert (status, told["error"]["code"]) == (400, "hook_answers")
     else:
         assert (status, told) == (200, {"input_tokens": 0})
     assert provider.requests == []

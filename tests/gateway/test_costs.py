@@ -3,7 +3,7 @@
 import pytest
 
 from checkrail.config.gateway import PriceConfig
-from checkrail.gateway.costs import may_have_price, priced
+from checkrail.gateway.costs import add_cost, can_have_price
 
 PRICES = (
     PriceConfig("gpt-5-mini*", input=0.25, output=2.0, cached=0.025),
@@ -37,7 +37,7 @@ def usage(sent=0, answered=0, **details):
     ],
 )
 def test_tokens_cost_what_their_price_says(model, used, cost):
-    found = priced(used, (model,), PRICES)
+    found = add_cost(used, (model,), PRICES)
     assert found == {**used, "cost": pytest.approx(cost)}
     assert "cost" not in used
 
@@ -46,14 +46,14 @@ def test_tokens_cost_what_their_price_says(model, used, cost):
     ("used", "model"), [(usage(5, 5), "llama"), (usage(5, 5), None), (None, "gpt-5"), ({}, "gpt-5")]
 )
 def test_what_has_no_price_or_no_usage_is_left_as_it_is(used, model):
-    assert priced(used, (model,), PRICES) is used
+    assert add_cost(used, (model,), PRICES) is used
 
 
 def test_counts_that_make_no_sense_cost_nothing_and_break_nothing():
     odd = {"input_tokens": "many", "output_tokens": -5, "input_tokens_details": ["x"]}
-    assert priced(odd, ("gpt-5",), PRICES)["cost"] == 0.0
+    assert add_cost(odd, ("gpt-5",), PRICES)["cost"] == 0.0
     more = usage(10, 0, cached_tokens=1_000_000)
-    assert priced(more, ("gpt-5-mini",), PRICES)["cost"] == pytest.approx(0.025)
+    assert add_cost(more, ("gpt-5-mini",), PRICES)["cost"] == pytest.approx(0.025)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_counts_that_make_no_sense_cost_nothing_and_break_nothing():
     ],
 )
 def test_the_name_that_was_asked_comes_before_the_one_that_answered(asked, answered, cost):
-    found = priced(usage(1_000_000), (asked, answered), PRICES)
+    found = add_cost(usage(1_000_000), (asked, answered), PRICES)
     assert found["cost"] == pytest.approx(cost)
 
 
@@ -75,4 +75,4 @@ def test_the_name_that_was_asked_comes_before_the_one_that_answered(asked, answe
     [("gpt-5", True), ("claude-3", True), ("claude", True), ("llama", False), ("gpt-4", False)],
 )
 def test_a_model_may_have_the_price_of_a_longer_name(model, known):
-    assert may_have_price(model, PRICES) is known
+    assert can_have_price(model, PRICES) is known

@@ -46,7 +46,9 @@ def gateway(hooks, provider, tmp_path_factory):
         "here": here(provider, models="model-*"),
     }
     folder = tmp_path_factory.mktemp("gateway")
-    with gateway_process(folder, HOOKS[hooks], places, keep_alive_seconds=0.2) as running:
+    with gateway_process(
+        folder, HOOKS[hooks], places, keep_alive_seconds=0.2, blocked_tool="text"
+    ) as running:
         yield running
 
 

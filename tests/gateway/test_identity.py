@@ -43,6 +43,16 @@ def test_headers_say_it_first():
 
 
 @pytest.mark.parametrize(
+    "name", ["x-claude-code-session-id", "session-id", "session_id", "x-session-id"]
+)
+def test_coding_agents_name_their_session_in_headers_of_their_own(name):
+    assert ids({name: SESSION})["session_id"] == SESSION
+    assert ids({name: SESSION, "x-checkrail-session-id": "s-1"})["session_id"] == "s-1"
+    assert ids({name: SESSION}, {"metadata": {"session_id": "s-1"}})["session_id"] == "s-1"
+    assert "session_id" not in ids({name: " "})
+
+
+@pytest.mark.parametrize(
     ("body", "expected"),
     [
         ({"user": "ada"}, {"user": "ada"}),

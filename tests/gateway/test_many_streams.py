@@ -15,6 +15,9 @@ from .provider_wire import CHAT, MESSAGES, RESPONSES
 PATHS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
 STREAMS = 1000
 MOST_MB = 500
+PATIENCE = 300
+"""Seconds for a thousand streams to be read, or connections to be made, on a busy machine."""
+
 TEXT = "The quick brown fox jumps over the lazy dog. " * 4
 
 
@@ -25,11 +28,12 @@ class Client:
         self._port = port
         self._name = name
         self._got = bytearray()
+        self._writer: asyncio.StreamWriter | None = None
 
-    async def ask(self) -> None:
+    async def ask(self, text: str = "Go on.") -> None:
         """Send the request."""
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
-        body = json.dumps(DIALECTS[self._name].request("Go on.", stream=True)).encode()
+        body = json.dumps(DIALECTS[self._name].request(text, stream=True)).encode()
         head = (
             f"POST {PATHS[self._name]} HTTP/1.1\r\nhost: 127.0.0.1\r\n"
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -42,8 +46,12 @@ class Client:
             data = await self._reader.read(65536)
             assert data, "the connection was cut"
             self._got += data
-        self._writer.close()
         return self._text()
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._writer is not None:
+            self._writer.close()
 
     def _text(self) -> str:
         head, _, body = bytes(self._got).partition(b"\r\n\r\n")
@@ -57,26 +65,36 @@ class Client:
         return heard.text
 
 
-async def all_reached(provider: Provider) -> None:
+async def all_reached(provider: Provider, count: int = STREAMS) -> None:
     """Wait for all streams to come to where they wait, at the same time."""
 
     def wait() -> bool:
-        return all(provider.reached.acquire(timeout=60) for _ in range(STREAMS))
+        return all(provider.reached.acquire(timeout=60) for _ in range(count))
 
     assert await asyncio.to_thread(wait), "not all of them came through"
 
 
-@contextlib.contextmanager
-def limited(most: int | None):
-    """Let this process, and those that it starts, have so many connections; None: all it can."""
+@pytest.fixture
+def many_files():
+    """Let this process have as many connections as it can."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most or hard, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def calling(port: int, name: str, count: int = STREAMS):
+    """Give the callers, and hang up at the end, whatever came of it."""
+    clients = [Client(port, name) for _ in range(count)]
     try:
-        yield
+        yield clients
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for client in clients:
+            client.close()
 
 
+@pytest.mark.usefixtures("many_files")
 @pytest.mark.parametrize(
     ("name", "hooks"),
     [("chat", "no hooks"), ("messages", "a rule on tools"), ("responses", "a rule on answers")],
@@ -84,20 +102,43 @@ def limited(most: int | None):
 async def test_all_come_to_their_end(name, hooks, tmp_path):
     with contextlib.ExitStack() as stack:
         provider = stack.enter_context(Provider())
-        places = {"here": here(provider)}
-        with limited(1024):  # as most systems have it: the command helps itself
-            gateway = stack.enter_context(gateway_process(tmp_path, HOOKS[hooks], places))
-        stack.enter_context(limited(None))
+        places = {"here": here(provider, connect_seconds=PATIENCE)}
+        process = gateway_process(tmp_path, HOOKS[hooks], places, open_files=1024)
+        gateway = stack.enter_context(process)  # it raises that limit, which most systems have
         provider.always(Say(TEXT, waits=6))
-        clients = [Client(gateway.port, name) for _ in range(STREAMS)]
+        clients = stack.enter_context(calling(gateway.port, name))
         async with asyncio.TaskGroup() as group:
             for client in clients:
                 group.create_task(client.ask())
         await all_reached(provider)
         assert gateway.memory_mb < MOST_MB
         provider.go_on()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             texts = await asyncio.gather(*(client.read() for client in clients))
         assert texts == [TEXT] * STREAMS
         assert gateway.memory_mb < MOST_MB
         assert "WARNING" not in gateway.log
+
+
+LARGE_MB = 2
+LARGE_STREAMS = 40
+
+
+@pytest.mark.parametrize(("hooks", "most"), [("no hooks", 0.5), ("a rule on tools", 2.0)])
+async def test_a_stream_does_not_keep_its_request_twice(hooks, most, tmp_path):
+    """Without hooks nobody needs what was sent; with them it is kept as they see it."""
+    with Provider() as provider:
+        provider.always(Say(TEXT, waits=1))
+        with (
+            gateway_process(tmp_path, HOOKS[hooks], {"here": here(provider)}) as gateway,
+            calling(gateway.port, "chat", LARGE_STREAMS) as clients,
+        ):
+            before = gateway.memory_mb
+            for number, client in enumerate(clients):
+                await client.ask(f"{number} " * (LARGE_MB * 1024 * 1024 // len(f"{number} ")))
+                await all_reached(provider, 1)
+            kept = (gateway.memory_mb - before) / (LARGE_STREAMS * LARGE_MB)
+            provider.go_on()
+            texts = [await client.read() for client in clients]
+    assert texts == [TEXT] * LARGE_STREAMS
+    assert kept < most

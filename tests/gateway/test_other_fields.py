@@ -40,7 +40,8 @@ async def talk(request, stream, provider):
 
 def holder(name: str, told: dict) -> dict:
     """Find the object of an event that stands for the whole answer."""
-    return {"chat": told, "messages": told.get("message"), "responses": told.get("response")}[name]
+    within = {"messages": "message", "responses": "response"}
+    return told.get(within[name]) if name in within else told
 
 
 def tainted(talk: Talk, said: Say) -> Raw:

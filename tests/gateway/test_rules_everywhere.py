@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from checkrail import Block, Continue, HookRegistry
 from checkrail.config import load_text
 from checkrail.config.gateway import GatewayConfig
-from checkrail.gateway.exchange import Call, Gateway
-from checkrail.gateway.formats import FORMATS
+from checkrail.gateway.call import Gateway, ModelCall
 
 from .dialects import DIALECTS, Heard
+from .place import PATHS
 from .provider import Provider, Say
 from .provider_wire import events
-from .talking import Talk
+from .talking import Talk, format_at
 
 RULE = """
 hooks:
@@ -42,7 +42,7 @@ class Cut:
         self.headers = [(b"content-type", b"text/event-stream")]
         self._chunks = chunks
 
-    def route(self, format: str, model: str | None) -> Cut:
+    def find_route(self, format: str, model: str | None) -> Cut:
         return self
 
     async def send(self, *_: Any, **_more: Any) -> Cut:
@@ -67,11 +67,11 @@ async def streamed(
 ) -> tuple[bytes, Heard]:
     """Call a gateway whose upstream says something, cut in these places."""
     dialect = DIALECTS[name]
-    (form,) = (each for each in FORMATS.values() if each.name == name)
-    asked = dialect.request(stream=True)
+    path, asked = dialect.sent(PATHS[name], dialect.request(stream=True))
+    form = format_at(path)
     data = b"".join(events(form.path, said, {"stream_options": {"include_usage": True}}))
-    gateway = Gateway(hooks, Cut(cut(data, places)), GatewayConfig())  # type: ignore[arg-type]
-    reply = await gateway.answer(Call(form, json.dumps(asked).encode()))
+    gateway = Gateway(hooks, Cut(cut(data, places)), GatewayConfig(blocked_tool="text"))  # type: ignore[arg-type]
+    reply = await gateway.answer(ModelCall(form, json.dumps(asked).encode()))
     raw = b"".join([piece async for piece in reply.content])
     return raw, dialect.heard_stream(raw)
 

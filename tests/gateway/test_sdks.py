@@ -5,7 +5,7 @@ import pytest
 from .command import HOOKS, gateway_process, here
 from .dialects import DIALECTS
 from .provider import Provider, Say
-from .sdks import SDKS, WAYS, settled
+from .sdks import ALL_SDKS, WAYS
 
 CALL = ("forecast", {"city": "Zürich", "days": 3})
 
@@ -23,16 +23,16 @@ def gateway(request, provider, tmp_path_factory):
         yield running
 
 
-@pytest.fixture(params=SDKS)
+@pytest.fixture(params=ALL_SDKS)
 def sdk(request):
-    return SDKS[request.param]
+    return ALL_SDKS[request.param]
 
 
 @pytest.fixture(params=["sync", "async"])
 async def client(request, sdk, gateway):
     made = sdk.client(gateway.url, sync=request.param == "sync")
     yield made
-    await settled(made.close())
+    await sdk.close(made)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -42,10 +42,10 @@ async def test_a_conversation_with_a_tool(way, sdk, client, provider):
     asked = sdk.question("What will the weather be?")
     told = await ask(client, asked)
     assert (told.text, told.stop) == ("Let me look.", sdk.calling)
-    assert told.calls == [("call_1", *CALL)]
+    assert told.calls == [(sdk.first_id, *CALL)]
     assert told.usage == (11, 7)
     dialect = DIALECTS[sdk.name]
-    assert provider.last.json["tools"] == asked["tools"]
+    assert provider.last.json["tools"] == sdk.sent_tools(asked)
     assert dialect.said(provider.last.json) == ["Be short.", "What will the weather be?"]
     told = await ask(client, sdk.with_results(asked, told, '{"celsius": 21}'))
     assert (told.text, told.calls) == ("Sunny: 21 °C ☀", [])
@@ -57,4 +57,4 @@ async def test_a_conversation_with_a_tool(way, sdk, client, provider):
 async def test_a_stream_that_comes_byte_by_byte(sdk, client, provider):
     provider.say(Say("Größe 😀", [CALL], cut=1))
     told = await sdk.streamed(client, sdk.question("How large?"))
-    assert (told.text, told.calls) == ("Größe 😀", [("call_1", *CALL)])
+    assert (told.text, told.calls) == ("Größe 😀", [(sdk.first_id, *CALL)])

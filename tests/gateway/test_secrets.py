@@ -14,7 +14,7 @@ from .command import gateway_process, here
 from .dialects import DIALECTS
 from .provider import Fail, Provider, Raw, Say
 from .provider_wire import events
-from .sdks import SDKS, WAYS, settled
+from .sdks import ALL_SDKS, WAYS
 from .talking import Talk
 
 HIDDEN = "Qz7Xw9Kv3Jh5Gm2Yt8Rb"
@@ -98,7 +98,30 @@ def responses_request() -> dict[str, Any]:
     }
 
 
-REQUESTS = {"chat": chat_request, "messages": messages_request, "responses": responses_request}
+def gemini_request() -> dict[str, Any]:
+    function = {"name": "look", "description": f"With {SECRET}", "parametersJsonSchema": TOOL}
+    call = {"functionCall": {"name": "look", "args": {"key": SECRET}}}
+    results = [{"result": f"Welcome, {SECRET}"}, {"error": {"message": [f"No {SECRET}"]}}]
+    given = [{"functionResponse": {"name": "look", "response": result}} for result in results]
+    return {
+        "model": "m",
+        "system_instruction": {"parts": {"text": f"The key is {SECRET}."}},
+        "contents": [
+            {"role": "user", "parts": [{"text": f"Use {SECRET}"}]},
+            {"role": "model", "parts": [{"text": f"I use {SECRET}"}, call, call]},
+            {"role": "user", "parts": [*given, {"text": SECRET}]},
+        ],
+        "tools": [{"function_declarations": [function]}],
+        "labels": {"note": SECRET},
+    }
+
+
+REQUESTS = {
+    "chat": chat_request,
+    "messages": messages_request,
+    "responses": responses_request,
+    "gemini": gemini_request,
+}
 ANSWERS = {
     "the text": Say(f"The key is {SECRET}, keep it."),
     "thoughts": Say("Done.", thinking=f"I know {SECRET}"),
@@ -267,17 +290,17 @@ def gateway(upstream, tmp_path_factory):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", SDKS)
+@pytest.mark.parametrize("name", ALL_SDKS)
 async def test_through_the_command_neither_side_gets_it_and_the_log_has_none(
     name, way, upstream, gateway
 ):
-    sdk = SDKS[name]
+    sdk = ALL_SDKS[name]
     client = sdk.client(gateway.url, sync=False)
     upstream.say(Say(f"The key is {SECRET}.", [("forecast", {"city": SECRET, "days": 1})]))
     told = await getattr(sdk, way)(client, sdk.question(f"My key is {SECRET}, and yours?"))
-    await settled(client.close())
+    await sdk.close(client)
     assert told.text == f"The key is {LABEL}."
-    assert told.calls == [("call_1", "forecast", {"city": LABEL, "days": 1})]
+    assert told.calls == [(sdk.first_id, "forecast", {"city": LABEL, "days": 1})]
     assert DIALECTS[name].said(upstream.last.json)[-1] == f"My key is {LABEL}, and yours?"
     assert f"last from user: 'My key is {LABEL}, and yours?'" in gateway.log
     assert leaks(upstream.last.body, gateway.log) == set()

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from checkrail import Block, Continue, Fail, Retry
-from checkrail.gateway.relaying import Flow
+from checkrail.gateway.relay import ReplyStream
 
 from .dialects import DIALECTS, Heard
 from .provider import Fail as Refusing
@@ -60,7 +60,7 @@ def pieces(talk: Talk, said: Say) -> list[bytes]:
     return events(talk.format.path, said, asked)
 
 
-async def until(flow: Flow, wanted: bytes) -> bytes:
+async def until(flow: ReplyStream, wanted: bytes) -> bytes:
     """Read on until something has come."""
     got = b""
     while wanted not in got:
@@ -94,7 +94,7 @@ class TestPassing:
             said = Say(TEXT, [TRANSFER])
             sent = pieces(talk, said)
             call = next(number for number, piece in enumerate(sent) if b'"transfer"' in piece)
-            provider.say(dataclasses.replace(said, waits=call + 2))
+            provider.say(dataclasses.replace(said, waits=call + 1))
             reply = await talk.reply()
             got = await until(reply.content, b"dog.")
             got += await until(reply.content, talk.format.keep_alive)
@@ -399,6 +399,7 @@ class TestUpstreamsThatDie:
         seen = hook(talk, kind)
         error = {
             "chat": b'data: {"error": {"message": "overloaded", "code": 529}}\n\n',
+            "gemini": b'{"error": {"code": 503, "message": "overloaded"}}\n\n',
             "messages": b'event: error\ndata: {"type": "error", "error": '
             b'{"type": "overloaded_error", "message": "overloaded"}}\n\n',
             "responses": b'event: error\ndata: {"type": "error", "code": "overloaded", '
@@ -412,7 +413,7 @@ class TestUpstreamsThatDie:
         assert [TEXT.startswith(message.content) for message in seen] == [True] * len(seen)
 
 
-async def _read(flow: Flow, wanted: bytes, begun: asyncio.Event) -> None:
+async def _read(flow: ReplyStream, wanted: bytes, begun: asyncio.Event) -> None:
     got = b""
     async for piece in flow:
         got += piece

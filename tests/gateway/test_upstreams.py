@@ -52,7 +52,7 @@ def nowhere(name="gone", **more):
 async def asked(*configs, body=BODY, headers=(), path=CHAT, model="model-1", query=b""):
     """Ask the upstreams, and give the status and the whole body."""
     async with opened(*configs) as upstreams:
-        route = upstreams.route(configs[0].format, model)
+        route = upstreams.find_route(configs[0].format, model)
         sent = await route.send(path, body, headers, query)
         return sent.status, sent.headers, await sent.read()
 
@@ -136,7 +136,7 @@ async def test_what_comes_back_has_no_headers_of_the_connection_and_no_compressi
 async def test_a_compressed_stream_is_decoded_as_it_comes(provider):
     provider.say(Say("Hello there", gzip=True, waits=3))
     async with opened(at(provider)) as upstreams:
-        sent = await upstreams.route("chat", None).send(CHAT, STREAM, ())
+        sent = await upstreams.find_route("chat", None).send(CHAT, STREAM, ())
         chunks = sent.chunks()
         first = await anext(chunks)
         assert first.startswith(b"data: {")
@@ -203,27 +203,29 @@ def test_the_first_upstream_whose_patterns_fit_takes_a_model():
         ]
     )
     found = {
-        model: upstreams.route("chat", model).name
+        model: upstreams.find_route("chat", model).name
         for model in ("gpt-5", "o3", "o3-mini", "llama3", "groq/x")
     }
     assert found == {"gpt-5": "a", "o3": "a", "o3-mini": "d", "llama3": "b", "groq/x": "d"}
-    assert repr(upstreams.route("chat", "gpt-5")) == "Route(a → d)"
-    assert upstreams.route("chat", None).name == "a"
-    providers = [upstreams.route("chat", each).provider for each in ("gpt-5", "llama3", "groq/x")]
+    assert repr(upstreams.find_route("chat", "gpt-5")) == "Route(a → d)"
+    assert upstreams.find_route("chat", None).name == "a"
+    providers = [
+        upstreams.find_route("chat", each).provider for each in ("gpt-5", "llama3", "groq/x")
+    ]
     assert providers == ["a", "meta", "groq"]
 
 
 def test_a_model_that_nobody_takes_is_told_with_what_is_configured():
     upstreams = Upstreams([UpstreamConfig("a", "chat", "http://a.example", ("gpt-*",), key="k")])
     with pytest.raises(NoUpstreamError) as raised:
-        upstreams.route("chat", "claude")
+        upstreams.find_route("chat", "claude")
     assert raised.value.status == 404
     assert str(raised.value) == (
         "no upstream of the API 'chat' takes the model 'claude'. "
         "Configured under gateway.upstreams: a (chat: gpt-*)"
     )
     with pytest.raises(NoUpstreamError, match="no upstream speaks the API 'messages'"):
-        upstreams.route("messages", "claude")
+        upstreams.find_route("messages", "claude")
 
 
 @pytest.mark.parametrize(
@@ -314,7 +316,7 @@ async def test_another_upstream_of_the_format_takes_over(provider, other, caplog
         at(other, "e", key="sk-other"),
     )
     async with opened(*calls) as upstreams:
-        sent = await upstreams.route("chat", "model-1").send(CHAT, BODY, ())
+        sent = await upstreams.find_route("chat", "model-1").send(CHAT, BODY, ())
         assert (sent.status, sent.name) == (200, "e")
         await sent.close()
     assert (len(provider.requests), len(other.requests)) == (1, 1)
@@ -352,7 +354,7 @@ async def test_an_upstream_that_hangs_alone_is_told_as_504(provider):
 async def test_an_answer_that_takes_too_long_in_all_is_given_up(provider):
     provider.say(Say("Hello there", waits=3))
     async with opened(at(provider, timeout_seconds=0.5)) as upstreams:
-        sent = await upstreams.route("chat", None).send(CHAT, STREAM, ())
+        sent = await upstreams.find_route("chat", None).send(CHAT, STREAM, ())
         with pytest.raises(UpstreamError, match="did not finish its answer in time") as error:
             [chunk async for chunk in sent.chunks()]
         assert error.value.status == 504
@@ -362,7 +364,7 @@ async def test_an_answer_that_takes_too_long_in_all_is_given_up(provider):
 async def test_an_upstream_that_dies_in_mid_stream_is_told(provider, caplog):
     provider.say(Say("Hello there", dies=3))
     async with opened(at(provider)) as upstreams:
-        sent = await upstreams.route("chat", None).send(CHAT, STREAM, ())
+        sent = await upstreams.find_route("chat", None).send(CHAT, STREAM, ())
         chunks = sent.chunks()
         assert (await anext(chunks)).startswith(b"data: {")
         with pytest.raises(UpstreamError, match="broke off in the middle") as error:
@@ -395,7 +397,7 @@ async def test_compression_that_is_none_is_told(provider):
 async def test_closing_an_answer_cancels_the_upstream_at_once(provider):
     provider.say(Say("Hello there", waits=2))
     async with opened(at(provider)) as upstreams:
-        sent = await upstreams.route("chat", None).send(CHAT, STREAM, ())
+        sent = await upstreams.find_route("chat", None).send(CHAT, STREAM, ())
         await anext(sent.chunks())
         await provider.until_reached()
         await sent.close()
@@ -405,7 +407,7 @@ async def test_closing_an_answer_cancels_the_upstream_at_once(provider):
 async def test_cancelling_a_request_cancels_the_upstream(provider):
     provider.say(Hang())
     async with opened(at(provider)) as upstreams:
-        work = upstreams.route("chat", None).send(CHAT, BODY, ())
+        work = upstreams.find_route("chat", None).send(CHAT, BODY, ())
         task = asyncio.create_task(work)
         await provider.until_reached()
         task.cancel()
@@ -417,7 +419,7 @@ async def test_cancelling_a_request_cancels_the_upstream(provider):
 async def test_connections_are_used_again(provider):
     async with opened(at(provider)) as upstreams:
         for _ in range(5):
-            sent = await upstreams.route("chat", None).send(CHAT, BODY, ())
+            sent = await upstreams.find_route("chat", None).send(CHAT, BODY, ())
             await sent.read()
             await sent.close()
     assert {request.connection for request in provider.requests} == {0}
@@ -443,7 +445,7 @@ async def test_what_comes_in_pieces_is_sent_in_pieces_and_once(provider):
 
     provider.say(Fail(500))
     async with opened(at(provider), at(provider, "second")) as upstreams:
-        route = upstreams.route("chat", None)
+        route = upstreams.find_route("chat", None)
         sent = await route.send("/v1/files", pieces(), [(b"content-type", b"text/plain")])
         assert sent.status == 500
         await sent.close()
@@ -452,6 +454,6 @@ async def test_what_comes_in_pieces_is_sent_in_pieces_and_once(provider):
 
 def test_no_key_is_shown(provider):
     upstreams = Upstreams([at(provider, key="sk-ours", headers={"x-token": "tok-ours"})])
-    route = upstreams.route("chat", None)
+    route = upstreams.find_route("chat", None)
     for shown in (repr(upstreams), repr(route), repr(upstreams.configs), str(vars(route))):
         assert "ours" not in shown

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import gzip
 import json
 import socket
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import aiohttp
+import brotli
 import pytest
+import zstandard
 
 from checkrail.config import load_text
 from checkrail.engine.registry import HookRegistry
 
-from .dialects import DIALECTS
-from .provider import CHAT, Provider, Raw
+from .dialects import DIALECTS, EVERY
+from .provider import CHAT, Provider, Raw, Received
 from .serving import gateway_at, upstreams_at
 from .talking import Talk
+from .ways_around import PATHS, PAYLOAD, Way, answers, requests
+from .ways_around import SECRET as TAKEN_OUT
 
 SECRET = "sk-proj-Qz7Xw9Kv3Jh5Gm2Yt8Rb"
 BLOCKED = "hooks: {before_tool_call: [{name: limit, tools: [transfer], block: never}]}"
@@ -221,7 +233,9 @@ CALLS = {
 
 
 def kind_of(data: bytes) -> dict[str, str]:
-    return JSON if data.startswith(b"{") else STREAM
+    if data.startswith(b"\0"):
+        return {"content-type": "application/vnd.amazon.eventstream"}
+    return JSON if data.startswith((b"{", b"[")) else STREAM
 
 
 async def got(talk: Talk, body: Any = None) -> bytes:
@@ -425,3 +439,192 @@ class TestRequests:
             talk.hooks.swap(load_text(WATCHED).specs)
             told = await talk.ask(body)
         assert (told.status, provider.last.json) == (200, body)
+
+
+GUARDED = """
+hooks:
+  before_llm_call: [{name: clean, builtin: redact}]
+  before_tool_call: [{name: limit, tools: [transfer], block: never}]
+"""
+OFFERED = {
+    "chat": TOOLS,
+    "messages": [{"name": name, "input_schema": {}} for name in ("transfer", "search")],
+    "responses": [{"type": "function", "name": name} for name in ("transfer", "search")],
+    "gemini": [{"functionDeclarations": [{"name": name} for name in ("transfer", "search")]}],
+}
+OFFERED |= dict.fromkeys(("bedrock", "vertex"), OFFERED["messages"])
+REQUESTS = [pytest.param(way, id=how) for how, way in requests()]
+ANSWERS = [pytest.param(api, data, id=how) for how, api, data in answers()]
+
+
+@pytest.fixture(scope="module")
+def recorder():
+    with Provider() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def guarded(recorder):
+    registry = HookRegistry()
+    registry.swap(load_text(GUARDED).specs)
+    with gateway_at(*upstreams_at(recorder), registry=registry) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def open_gateway(recorder):
+    with gateway_at(*upstreams_at(recorder)) as address:
+        yield address
+
+
+def readings(received: Received) -> Iterator[str]:
+    """Yield all that somebody might read in a request."""
+    yield unquote(f"{received.path}?{received.query}") + str(received.headers)
+    bodies = [received.body]
+    for unpack in (gzip.decompress, zlib.decompress, brotli.decompress, zstandard.decompress):
+        with contextlib.suppress(Exception):
+            bodies.append(unpack(received.body))
+    for body in bodies:
+        for letters in ("utf-8", "utf-16", "utf-16-be", "utf-32", "cp500"):
+            yield body.decode(letters, "ignore")
+        with contextlib.suppress(ValueError, RecursionError):
+            yield json.dumps(json.loads(body), ensure_ascii=False)
+
+
+def exchanged(address: str, data: bytes) -> bytes:
+    """Send bytes, and give what comes back until the connection ends."""
+    port = int(address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+        connection.sendall(data)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+async def answer_to(address: str, api: str, data: bytes, recorder: Provider) -> bytes:
+    """Call a model that answers with this, and give what comes of it."""
+    name = PATHS[api]
+    body = EVERY[name].request(stream=not data.startswith(b"{"), tools=OFFERED[name])
+    path, body = EVERY[name].sent(api, body)
+    path = path.partition("?")[0] if data.startswith(b"[") else path
+    recorder.anew()
+    recorder.say(Raw([data], headers=kind_of(data)))
+    async with (
+        aiohttp.ClientSession() as client,
+        client.post(address + path, json=body) as response,
+    ):
+        return await response.read()
+
+
+class TestTheList:
+    """What somebody might try from outside, through a real gateway, past a real upstream."""
+
+    def test_it_is_long_enough(self):
+        assert len(REQUESTS) + len(ANSWERS) >= 170
+
+    @pytest.mark.parametrize("way", REQUESTS)
+    def test_no_request_carries_a_secret_past_the_hooks(self, way, guarded, recorder):
+        recorder.anew()
+        exchanged(guarded, way.write())
+        for received in recorder.requests:
+            assert not any(TAKEN_OUT in text for text in readings(received))
+
+    @pytest.mark.parametrize(("api", "data"), ANSWERS)
+    async def test_no_answer_carries_a_call_past_the_hooks(self, api, data, guarded, recorder):
+        assert PAYLOAD.encode() not in await answer_to(guarded, api, data, recorder)
+        assert len(recorder.requests) == 1
+
+    async def test_without_hooks_the_calls_of_the_list_do_arrive(self, open_gateway, recorder):
+        for how, api, data in answers():
+            came = await answer_to(open_gateway, api, data, recorder)
+            assert came == data, how
+
+    def test_without_hooks_most_requests_of_the_list_do_arrive(self, open_gateway, recorder):
+        arrived = 0
+        for _, way in requests():
+            recorder.anew()
+            exchanged(open_gateway, way.write())
+            told = (text for received in recorder.requests for text in readings(received))
+            arrived += any(TAKEN_OUT in text for text in told)
+        assert arrived >= 100
+
+
+DOCS = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text()
+SECTION = DOCS.partition("## What no hook sees")[2].partition("\n## ")[0]
+KIND = "content-type: application/json"
+CALL_OF_CHAT = json.loads(completion({"tool_calls": [call(json.dumps({"note": PAYLOAD}))]}))
+PLAIN = b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}]}'
+
+UNSEEN = {
+    "a header": ("Headers and the query", Way(headers=(KIND, f"x-note: {TAKEN_OUT}"), body=PLAIN)),
+    "the query": ("Headers and the query", Way(f"POST {CHAT}?note={TAKEN_OUT}", body=PLAIN)),
+    "legacy completions": ("`/v1/completions`", Way("POST /v1/completions")),
+    "legacy complete": ("`/v1/complete`", Way("POST /v1/complete")),
+    "embeddings": ("embeddings", Way("POST /v1/embeddings")),
+    "a batch": ("**Batches**", Way("POST /v1/batches")),
+    "a file": ("files", Way("POST /v1/files", ("content-type: multipart/form-data",))),
+    "an assistant's message": ("assistants", Way("POST /v1/threads/t1/messages")),
+    "a session": ("sessions of realtime", Way("POST /v1/realtime/sessions")),
+    "what nobody knows": ("everything else under `/v1`", Way("POST /v1/odd")),
+}
+UNSEEN_ANSWERS = {
+    "a stored answer": ("**Stored answers**", Way("GET /v1/responses/r1", body=b""), 200, b"%s"),
+    "a stored chat": (
+        "**Stored answers**",
+        Way("GET /v1/chat/completions/c1", body=b""),
+        200,
+        b"%s",
+    ),
+    "an error": ("**Errors of an upstream**", Way(body=PLAIN), 418, b"%s"),
+    "a count": ("count_tokens", Way("POST /v1/messages/count_tokens", body=PLAIN), 200, b"%s"),
+    "a text": (
+        "**Tool calls in plain text**",
+        Way(body=PLAIN),
+        200,
+        completion({"content": f"<call>transfer {PAYLOAD}</call>"}),
+    ),
+    "a comment": (
+        "**Comments of a stream**",
+        Way(body=PLAIN),
+        200,
+        b": transfer "
+        + PAYLOAD.encode()
+        + b"\n\n"
+        + events(chunk("stop", {"content": "Hi"}))
+        + DONE,
+    ),
+}
+
+
+class TestWhatPassesUnseen:
+    """What does get past the hooks is in the documentation."""
+
+    @pytest.mark.parametrize("how", UNSEEN)
+    def test_a_request_that_passes_is_told_of(self, how, guarded, recorder):
+        words, way = UNSEEN[how]
+        assert words in SECTION
+        recorder.anew()
+        assert exchanged(guarded, way.write()).split()[1] == b"200"
+        assert any(TAKEN_OUT in text for text in readings(recorder.last))
+
+    @pytest.mark.parametrize("how", UNSEEN_ANSWERS)
+    def test_an_answer_that_passes_is_told_of(self, how, guarded, recorder):
+        words, way, status, data = UNSEEN_ANSWERS[how]
+        assert words in SECTION
+        recorder.anew()
+        data = data.replace(b"%s", json.dumps(CALL_OF_CHAT).encode())
+        recorder.say(Raw([data], status, headers=kind_of(data)))
+        came = exchanged(guarded, way.write())
+        assert came.split()[1] == str(status).encode()
+        assert PAYLOAD.encode() in came
+
+    def test_with_a_key_none_of_the_requests_passes(self, recorder):
+        registry = HookRegistry()
+        registry.swap(load_text(GUARDED).specs)
+        keys = {"ann": "not-a-real-key-of-ann"}
+        with gateway_at(*upstreams_at(recorder, key="sk-team"), registry=registry, keys=keys) as at:
+            for words, way in UNSEEN.values():
+                recorder.anew()
+                sent_with = (*way.headers, f"authorization: Bearer {keys['ann']}")
+                answer = exchanged(at, dataclasses.replace(way, headers=sent_with).write())
+                model_call = "query" in words
+                assert answer.split()[1] == (b"200" if model_call else b"403")
+                assert bool(recorder.requests) is model_call

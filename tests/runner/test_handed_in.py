@@ -2,14 +2,14 @@
 
 import pytest
 
-from checkrail.agent.memo import Memo
-from checkrail.runs.outside.memos import MemoError, bind_memo, verify_memo
+from checkrail.agent.snapshot import LoopSnapshot
+from checkrail.runs.remote.snapshots import SnapshotError, sign_snapshot, verify_snapshot
 
 from .speaker import Speaker
 
 FILE = "hooked.yaml"
 CALL = {"id": "c1", "name": "look", "args": {"place": "attic"}}
-MEMO = {**Memo(messages=[{"role": "user", "content": "hi"}]).as_data(), "stage": "tools"}
+MEMO = {**LoopSnapshot(messages=[{"role": "user", "content": "hi"}]).to_json(), "stage": "tools"}
 GRAPH = {"calls": [], "seen": [], "injected": {}, "retries": {}}
 
 
@@ -44,7 +44,7 @@ def test_a_run_is_left_once_and_what_was_handed_in_comes_back(place, speaker):
     [claim] = speaker.poll().json()["runs"]
     assert (claim["run"]["run_id"], claim["run"]["attempt"]) == (run_id, 2)
     assert claim["left"]["memo"] == MEMO
-    verify_memo(run_id, claim["left"])
+    verify_snapshot(run_id, claim["left"])
     assert speaker.say(run, "left", memo=MEMO).status_code == 204  # the answer was lost
     assert place.asking.get(run_id)["phase"] == "running"
     speaker.say(claim["run"], "completed", output=1)
@@ -103,17 +103,17 @@ def test_a_runner_gives_a_run_no_more_time_than_it_had(place, speaker):
 
 
 def test_a_memo_is_bound_to_its_run_and_attempt():
-    kept = bind_memo("a", 1, {"memo": MEMO, "usage": {}})
-    verify_memo("a", kept)
-    verify_memo("a", {"memo": MEMO})  # left by a server
+    kept = sign_snapshot("a", 1, {"memo": MEMO, "usage": {}})
+    verify_snapshot("a", kept)
+    verify_snapshot("a", {"memo": MEMO})  # left by a server
     changed = [
         ("b", kept),
         ("a", {**kept, "memo": {**MEMO, "stage": "final"}}),
         ("a", {**kept, "handed_in": {**kept["handed_in"], "attempt": 2}}),
     ]
     for run_id, each in changed:
-        with pytest.raises(MemoError, match="Start it anew"):
-            verify_memo(run_id, each)
+        with pytest.raises(SnapshotError, match="Start it anew"):
+            verify_snapshot(run_id, each)
 
 
 def test_a_run_tells_no_more_bytes_than_it_may(place, speaker):

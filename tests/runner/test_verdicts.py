@@ -20,8 +20,8 @@ from checkrail import (
 )
 from checkrail.engine.points import HookPoint
 from checkrail.runner.hooks import RemoteHooks
-from checkrail.runs.outside.claims import _lanes
-from checkrail.runs.outside.verdicts import read_value, told
+from checkrail.runs.remote.claims import _lanes_at
+from checkrail.runs.remote.verdicts import parse_value, render_verdict
 
 CALL = ToolCall(id="1", name="look", args={"place": "attic", "secret": "x"})
 MESSAGE = AssistantMessage(content="hello 42", tool_calls=[CALL], usage={"total_tokens": 3})
@@ -33,15 +33,15 @@ def remote(server):
 
     async def ask(asked):
         point = HookPoint(asked["point"])
-        value = read_value(point, json.loads(json.dumps(asked["value"])))
+        value = parse_value(point, json.loads(json.dumps(asked["value"])))
         verdict = await server.scope(run_id="r").fire(point, value)
-        return json.loads(json.dumps(told(verdict, value)))
+        return json.loads(json.dumps(render_verdict(verdict, value)))
 
     def broken(reason):
         raise AssertionError(reason)
 
     scope = server.scope()
-    lanes = {point: _lanes(scope, point) for point in HookPoint if scope.has(point)}
+    lanes = {point: _lanes_at(scope, point) for point in HookPoint if scope.has(point)}
     order = ("transform", "gate", "observe")
     points = {str(point): min(found, key=order.index) for point, found in lanes.items()}
     return RemoteHooks(points, ask, broken)
@@ -111,12 +111,21 @@ async def test_a_verdict_is_the_same_on_both_sides(point, value, hooks):
         assert getattr(found, name) == getattr(expected, name), name
 
 
-async def test_the_hook_that_decided_is_known_by_what_it_said():
+async def test_the_hook_that_ended_a_run_is_known_whatever_its_reason():
     server = HookRegistry()
-    server.register(lambda event: Block("too steep"), "before_tool_call", name="price")
+    server.register(lambda event: Block("no"), "before_tool_call", name="price")
+    server.register(lambda event: Block("no"), "before_llm_call", name="hours")
+    server.register(lambda event: Fail("no"), "after_tool_call", name="audit")
     hooks = remote(server)
-    await hooks.registry.scope(run_id="r").fire("before_tool_call", CALL)
-    assert hooks.named == {"too steep": "price"}
+    scope = hooks.registry.scope(run_id="r")
+    for point, value, name in (
+        ("before_tool_call", CALL, "price"),
+        ("after_tool_call", ToolResult(id="1"), "audit"),
+        ("before_llm_call", REQUEST, "hours"),
+    ):
+        verdict = await scope.fire(point, value)
+        failed = verdict.decision == "fail"
+        assert hooks.find_server_hook(verdict.hook, failed=failed) == name
 
 
 async def test_what_no_json_can_say_stays_as_it_is_on_the_runner():

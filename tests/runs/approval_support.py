@@ -1,7 +1,7 @@
 """Short ways to see and answer what hooks ask."""
 
 from checkrail.engine.outcomes import Ask
-from checkrail.runs.answering import Answer
+from checkrail.runs.approvals import Answer
 from checkrail.store import approvals
 
 from .support import until
@@ -18,11 +18,11 @@ def asks(question="may it?", **options):
 
 async def asked(service, run, number=1, status="open"):
     """The question of a run that was put last, once there are so many."""
-    run_id = run if isinstance(run, str) else run["run_id"]
+    run_id = run if isinstance(run, str) else run.run_id
 
     async def found():
         rows = await questions(service, run_id)
-        return rows[-1] if len(rows) == number and rows[-1]["status"] == status else None
+        return rows[-1] if len(rows) == number and rows[-1].status == status else None
 
     return await until(found, f"question {number}")
 
@@ -32,28 +32,28 @@ async def waiting(service, run, number=1):
     row = await asked(service, run, number)
 
     async def is_left():
-        return (await service.row(run))["phase"] == "waiting"
+        return (await service.row(run)).phase == "waiting"
 
     await until(is_left, "the run to be left")
     left = await service.row(run)
-    assert (left["status"], left["worker_id"]) == ("running", None)
+    assert (left.status, left.worker_id) == ("running", None)
     return row
 
 
 async def questions(service, run):
-    run_id = run if isinstance(run, str) else run["run_id"]
+    run_id = run if isinstance(run, str) else run.run_id
     return await service.read(lambda reads: approvals.of_run(reads, run_id))
 
 
 async def approve(service, row, **more):
     return await service.service.approver.answer(
-        row["approval_id"], Answer(approved=True, by="eve", **more)
+        row.approval_id, Answer(approved=True, by="eve", **more)
     )
 
 
 async def deny(service, row, **more):
     return await service.service.approver.answer(
-        row["approval_id"], Answer(approved=False, by="eve", **more)
+        row.approval_id, Answer(approved=False, by="eve", **more)
     )
 
 

@@ -20,18 +20,18 @@ from checkrail.actions.outside import Outside
 from checkrail.config import AgentConfig, load_blueprint_hooks, load_text
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import User
-from checkrail.runs.admission import new_thread
-from checkrail.runs.agents import sync_agents
-from checkrail.runs.catalogue import Catalogue
+from checkrail.runs.admit.admission import new_thread
+from checkrail.runs.admit.requests import Principal, RunRequest
+from checkrail.runs.agents.catalogue import Catalogue
+from checkrail.runs.agents.factory import AgentFactory
+from checkrail.runs.agents.managed_agents import sync_agents
 from checkrail.runs.graphs.checkpoints import open_checkpointer
-from checkrail.runs.graphs.loading import Graphs
-from checkrail.runs.parts import RunSettings
-from checkrail.runs.requests import Asker, RunRequest
-from checkrail.runs.service import open_runs
-from checkrail.runs.workshop import Workshop
+from checkrail.runs.graphs.loader import Graphs
+from checkrail.runs.run_service import open_runs
+from checkrail.runs.services import RunSettings
 from checkrail.store import deliveries, events, records, runs, threads
 
-ADA = Asker(User("ada", email="ada@example.com"))
+ADA = Principal(User("ada", email="ada@example.com"))
 QUICK = RunSettings(lease=3.0, beat=0.1, cancel_grace=0.3, stop_grace=0.2)
 
 
@@ -133,7 +133,7 @@ class Open:
 
     async def thread(self, **more: Any) -> str:
         thread_id = str(uuid.uuid4())
-        row = new_thread(thread_id, self.asker.keeps_as, time.time(), **more)
+        row = new_thread(thread_id, self.asker.owner_of_new, time.time(), **more)
         await self.write(lambda tx: threads.add(tx, row))
         return thread_id
 
@@ -150,7 +150,7 @@ class Open:
 
     async def over(self, row):
         async with asyncio.timeout(60):
-            return await self.service.ended(row["run_id"])
+            return await self.service.ended(row.run_id)
 
     async def read(self, job: Callable[..., Any]) -> Any:
         return await self.parts.database.read(job)
@@ -160,7 +160,7 @@ class Open:
 
     async def row(self, run) -> Any:
         """A run as the database has it."""
-        run_id = run if isinstance(run, str) else run["run_id"]
+        run_id = run if isinstance(run, str) else run.run_id
         return await self.read(lambda reads: runs.get(reads, run_id))
 
     async def thread_row(self, thread_id) -> Any:
@@ -177,24 +177,24 @@ class Open:
 
     async def events(self, run) -> list[Any]:
         """The events of a run that are kept."""
-        run_id = run if isinstance(run, str) else run["run_id"]
-        return await self.read(lambda reads: events.after(reads, run_id, 0, 100_000, 2**40))
+        run_id = run if isinstance(run, str) else run.run_id
+        return await self.read(lambda reads: events.load_after(reads, run_id, 0, 100_000, 2**40))
 
     async def followed(self, run, after=0) -> list[Any]:
         """The events of a run as a client gets them."""
         async with asyncio.timeout(60):
-            found = self.service.follow(run["run_id"], after)
+            found = self.service.follow(run.run_id, after)
             return [event async for batch in found for event in batch]
 
     async def owed(self, run) -> list[Any]:
-        return await self.read(lambda reads: deliveries.of_run(reads, run["run_id"]))
+        return await self.read(lambda reads: deliveries.of_run(reads, run.run_id))
 
     async def records(self, run) -> list[Any]:
         """The records of a run's hooks, once they are written."""
-        run_id = run if isinstance(run, str) else run["run_id"]
+        run_id = run if isinstance(run, str) else run.run_id
         await self.parts.log.flush()
         found = await self.read(lambda reads: records.of_run(reads, run_id))
-        return [each["record"] for each in found]
+        return [each.record for each in found]
 
     async def settled(self, run) -> list[Any]:
         """What was owed for a run, once nothing is any more."""
@@ -202,7 +202,7 @@ class Open:
 
     async def _settled(self, run) -> Any:
         found = await self.owed(run)
-        return found if all(row["status"] != "owed" for row in found) else None
+        return found if all(row.status != "owed" for row in found) else None
 
 
 def graph_agent(name, **more: Any) -> AgentConfig:
@@ -217,14 +217,14 @@ def procedural(name, **more: Any) -> AgentConfig:
     return AgentConfig(name, "tests", **said)
 
 
-class Functions(Workshop):
+class Functions(AgentFactory):
     """A workshop that has the functions of procedural agents at hand."""
 
     def __init__(self, functions, catalogue, registry) -> None:
         super().__init__(load_text("hooks: {}"), catalogue, registry)
         self._functions = functions
 
-    def function(self, config):
+    def load_function(self, config):
         return self._functions[config.name]
 
 
@@ -304,4 +304,4 @@ async def until(found: Callable[[], Any], what="it", seconds=60.0) -> Any:
 
 
 def statuses(rows) -> list[str]:
-    return [row["status"] for row in rows]
+    return [row.status for row in rows]

@@ -26,8 +26,8 @@ COUNTED = {"type": "object", "required": ["count"], "properties": {"count": {"ty
 async def test_an_autonomous_agent_answers_in_text(world):
     served = await world.open({}, agents=[autonomous("talker", ["Good day."])])
     ended = await served.run("talker", {"prompt": "hello"})
-    assert (ended["status"], ended["output"]) == ("success", "Good day.")
-    assert ended["usage"]["scripted"]["total_tokens"] > 0
+    assert (ended.status, ended.output) == ("success", "Good day.")
+    assert ended.usage["scripted"]["total_tokens"] > 0
 
 
 async def test_it_remembers_what_was_said_on_its_thread(world):
@@ -64,8 +64,8 @@ async def test_hooks_hold_in_the_loop_of_an_agent(world):
     agent = autonomous("talker", ["x"])
     served = await world.open({}, (refuse, "before_llm_call", {"name": "refuse"}), agents=[agent])
     ended = await served.run("talker", {"prompt": "hello"})
-    assert (ended["phase"], ended["error"]) == ("blocked", "no models today")
-    assert ended["blocked_by"] == "refuse"
+    assert (ended.phase, ended.error) == ("blocked", "no models today")
+    assert ended.blocked_by == "refuse"
 
 
 @pytest.mark.parametrize("kind", ["graph", "procedural"])
@@ -81,8 +81,8 @@ async def test_an_output_that_was_not_promised_fails_the_run_before_any_hook_see
     hook = (watch, "on_result", {"name": "watch"})
     served = await world.open(graphs, hook, agents=[agent], functions=functions)
     ended = await served.run("odd", {"text": "x"})
-    assert (ended["status"], ended["error_type"]) == ("error", "OutputInvalid")
-    assert "does not fit the schema" in ended["error"]
+    assert (ended.status, ended.error_type) == ("error", "OutputInvalid")
+    assert "does not fit the schema" in ended.error
     assert seen == []
 
 
@@ -95,7 +95,7 @@ async def test_what_a_hook_makes_of_a_result_has_to_fit_too(world):
     functions = {"counter": lambda told: {"count": 3}}
     served = await world.open({}, hook, agents=[agent], functions=functions)
     ended = await served.run("counter", {})
-    assert (ended["status"], ended["output"]) == ("success", {"count": 3})
+    assert (ended.status, ended.output) == ("success", {"count": 3})
 
 
 async def test_what_a_cancelled_agent_used_is_known(world):
@@ -116,10 +116,10 @@ async def test_what_a_cancelled_agent_used_is_known(world):
     served = await world.open({}, hook, agents=[agent])
     run = await served.admit("talker", {"prompt": "hello"}, await served.thread())
     await began.wait()
-    await served.service.cancel(run["run_id"], "interrupt")
+    await served.service.cancel(run.run_id, "interrupt")
     ended = await served.over(run)
-    assert ended["phase"] == "cancelled"
-    assert ended["usage"]["scripted"]["output_tokens"] > 0
+    assert ended.phase == "cancelled"
+    assert ended.usage["scripted"]["output_tokens"] > 0
 
 
 async def test_the_scope_of_a_run_reaches_functions_and_the_runs_beneath(world):

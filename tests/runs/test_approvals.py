@@ -1,12 +1,14 @@
 """Questions of hooks at the start and at the result: the run is left, and goes on when answered."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import update
 
 from checkrail.engine.outcomes import Block, Continue
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
+from checkrail.store.tables import approvals
 from checkrail.store.tables import runs as table
 
 from .approval_support import approve, asked, asks, deny, questions, told, waiting
@@ -41,27 +43,32 @@ def project(world, work):
     return opened
 
 
+def expire_all(tx):
+    """Have the time of all questions be over, before anybody looks at the clock."""
+    tx.execute(update(approvals).values(expires_at=1.0))
+
+
 async def let_go(served, run):
-    return run["run_id"] not in served.parts.live
+    return run.run_id not in served.parts.live
 
 
 async def test_a_run_waits_for_its_start_as_a_row_and_goes_on_when_somebody_approves(project, work):
     async with project((asks("Start it?"), START)) as served:
         run = await served.admit("clerk", {"n": 1}, await served.thread())
         row = await waiting(served, run)
-        assert (row["question"], row["value"], row["hook"]) == ("Start it?", {"n": 1}, "/four_eyes")
+        assert (row.question, row.value, row.hook) == ("Start it?", {"n": 1}, "/four_eyes")
         await until(lambda: let_go(served, run), "the process to let go")
         assert work.calls == []
         await approve(served, row)
         ended = await served.over(run)
-        assert (ended["status"], ended["output"], work.calls) == (
+        assert (ended.status, ended.output, work.calls) == (
             "success",
             {"did": {"n": 1}},
             [{"n": 1}],
         )
         [row] = await questions(served, run)
-        assert (row["status"], row["answered_by"]) == ("approved", "eve")
-        assert row["used_at"] is not None
+        assert (row.status, row.answered_by) == ("approved", "eve")
+        assert row.used_at is not None
         assert await told(served, run) == [(START, "open"), (START, "approved")]
 
 
@@ -77,16 +84,16 @@ async def test_a_result_waits_too_and_nothing_is_done_again(project, work, agent
         thread = await served.thread()
         run = await served.admit(agent, given, thread)
         row = await waiting(served, run)
-        assert row["value"] == output
+        assert row.value == output
         assert output not in [event.data for event in await served.events(run)]
         await approve(served, row)
         ended = await served.over(run)
-        assert (ended["status"], ended["output"]) == ("success", output)
+        assert (ended.status, ended.output) == ("success", output)
         assert len(work.calls) == (agent == "clerk")
-        assert (await served.row(run))["kept"] is None
+        assert (await served.row(run)).suspended_state is None
         if agent == "echo":
             assert output in [event.data for event in await served.events(run)]
-            assert (await served.thread_row(thread))["values"] == output
+            assert (await served.thread_row(thread)).values == output
 
 
 @pytest.mark.parametrize("point", [START, RESULT])
@@ -98,10 +105,10 @@ async def test_an_answer_after_a_restart_of_everything_continues_the_run(
         run = await first.admit(agent, {"text": "x"}, await first.thread())
         row = await waiting(first, run)
     async with project((asks(), point)) as second:
-        assert (await second.row(run))["phase"] == "waiting"
+        assert (await second.row(run)).phase == "waiting"
         await approve(second, row)
         ended = await second.over(run)
-    assert (ended["status"], ended["lost"]) == ("success", 0)
+    assert (ended.status, ended.lost) == ("success", 0)
     assert len(work.calls) == (agent == "clerk")
 
 
@@ -113,8 +120,8 @@ async def test_a_no_after_a_restart_blocks_the_run_with_its_reason(project, work
     async with project((asks(), point)) as second:
         await deny(second, row, reason="not on a Friday")
         ended = await second.over(run)
-    assert (ended["status"], ended["phase"]) == ("error", "blocked")
-    assert (ended["blocked_by"], ended["block_reason"]) == ("four_eyes", "not on a Friday")
+    assert (ended.status, ended.phase) == ("error", "blocked")
+    assert (ended.blocked_by, ended.block_reason) == ("four_eyes", "not on a Friday")
     assert len(work.calls) == (point == RESULT)
 
 
@@ -122,7 +129,7 @@ async def test_a_no_can_mean_to_go_on(project):
     async with project((asks(on_deny="continue"), START)) as served:
         run = await served.admit("clerk", {})
         await deny(served, await waiting(served, run))
-        assert (await served.over(run))["status"] == "success"
+        assert (await served.over(run)).status == "success"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +142,7 @@ async def test_what_somebody_made_of_the_value_is_what_counts(project, work, poi
         row = await waiting(first, run)
     async with project((asks(), point)) as second:
         await approve(second, row, value=edit)
-        assert (await second.over(run))["output"] == output
+        assert (await second.over(run)).output == output
     assert work.calls == [edit if point == START else {"n": 1}]
 
 
@@ -144,7 +151,7 @@ async def test_an_edited_result_of_a_graph_is_written_back_to_its_thread(project
         thread = await served.thread()
         run = await served.admit("echo", {"text": "x"}, thread)
         await approve(served, await waiting(served, run), value={"text": "x", "said": ["y"]})
-        assert (await served.over(run))["output"] == {"text": "x", "said": ["y"]}
+        assert (await served.over(run)).output == {"text": "x", "said": ["y"]}
         assert (await served.state("echo", thread))["said"] == ["y"]
 
 
@@ -167,7 +174,7 @@ async def test_what_does_not_fit_the_schema_is_refused_with_all_that_is_wrong(wo
         assert (problem["path"], [*problem]) == ("/n", ["path", "message", "schema"])
         assert statuses(await questions(served, run)) == ["open"]
         await approve(served, row, value={"n": 2})
-        assert (await served.over(run))["output"] == {"n": 2}
+        assert (await served.over(run)).output == {"n": 2}
 
 
 async def test_a_second_answer_is_told_of_the_first(project):
@@ -182,7 +189,7 @@ async def test_a_second_answer_is_told_of_the_first(project):
                 "denied",
                 "no",
             )
-        assert (await served.over(run))["phase"] == "blocked"
+        assert (await served.over(run)).phase == "blocked"
         with pytest.raises(ConflictError):
             await approve(served, row)
 
@@ -193,14 +200,14 @@ async def test_an_answer_to_another_value_than_the_one_that_is_asked_about_is_re
         row = await waiting(served, run)
         with pytest.raises(ConflictError, match="another value"):
             await approve(served, row, digest="sha256:old")
-        await approve(served, row, digest=row["digest"])
-        assert (await served.over(run))["status"] == "success"
+        await approve(served, row, digest=row.digest)
+        assert (await served.over(run)).status == "success"
 
 
 async def test_an_answer_to_nothing_is_not_found(project):
     async with project() as served:
         with pytest.raises(NotFoundError):
-            await approve(served, {"approval_id": "nobody"})
+            await approve(served, SimpleNamespace(approval_id="nobody"))
 
 
 async def test_a_changed_value_invalidates_the_approval_and_is_asked_about_anew(project, work):
@@ -216,13 +223,13 @@ async def test_a_changed_value_invalidates_the_approval_and_is_asked_about_anew(
         first = await waiting(served, run)
         await approve(served, first)
         second = await asked(served, run, 2)
-        assert (first["value"], second["value"]) == ({"stamp": 0}, {"stamp": 1})
+        assert (first.value, second.value) == ({"stamp": 0}, {"stamp": 1})
         assert statuses(await questions(served, run)) == ["void", "open"]
         with pytest.raises(ConflictError, match="not asked any more"):
             await approve(served, first)
         assert work.calls == []
         await approve(served, second)
-        assert (await served.over(run))["output"] == {"did": {"stamp": 1}}
+        assert (await served.over(run)).output == {"did": {"stamp": 1}}
 
 
 async def test_two_hooks_that_ask_need_a_yes_each_and_each_is_used_once(project):
@@ -235,13 +242,13 @@ async def test_two_hooks_that_ask_need_a_yes_each_and_each_is_used_once(project)
         one = await waiting(served, run)
         await approve(served, one)
         two = await asked(served, run, 2)
-        assert (one["question"], two["question"]) == ("one?", "two?")
-        assert (await questions(served, run))[0]["used_at"] is None
+        assert (one.question, two.question) == ("one?", "two?")
+        assert (await questions(served, run))[0].used_at is None
         await approve(served, two)
-        assert (await served.over(run))["status"] == "success"
+        assert (await served.over(run)).status == "success"
         rows = await questions(served, run)
         assert statuses(rows) == ["approved", "approved"]
-        assert all(row["used_at"] for row in rows)
+        assert all(row.used_at for row in rows)
 
 
 async def test_hooks_of_one_name_at_two_levels_are_two_hooks(world, work):
@@ -254,9 +261,9 @@ async def test_hooks_of_one_name_at_two_levels_are_two_hooks(world, work):
         run = await served.admit("clerk", {})
         await approve(served, await waiting(served, run))
         row = await asked(served, run, 2)
-        assert (row["question"], row["hook"]) == ("the agent's?", "clerk/four_eyes")
+        assert (row.question, row.hook) == ("the agent's?", "clerk/four_eyes")
         await deny(served, row)
-        assert (await served.over(run))["phase"] == "blocked"
+        assert (await served.over(run)).phase == "blocked"
 
 
 @pytest.mark.parametrize(
@@ -266,16 +273,16 @@ async def test_hooks_of_one_name_at_two_levels_are_two_hooks(world, work):
 async def test_silence_means_what_the_hook_says_also_when_the_time_passes_while_all_is_down(
     project, point, on_timeout, phase
 ):
-    hook = (asks(timeout=0.3, on_timeout=on_timeout), point)
-    async with project(hook, capacity=1) as first:
+    hook = (asks(timeout=3600, on_timeout=on_timeout), point)
+    async with project(hook, capacity=1, sweep_every=3600.0) as first:
         run = await first.admit("clerk", {})
         row = await asked(first, run)
-    await asyncio.sleep(0.4)  # nobody is there
+        await first.write(expire_all)
     async with project(hook) as second:
         ended = await second.over(run)
-        assert ended["phase"] == phase
+        assert ended.phase == phase
         [row] = await questions(second, run)
-        assert (row["status"], row["answered_by"]) == ("expired", None)
+        assert (row.status, row.answered_by) == ("expired", None)
         with pytest.raises(ConflictError, match="in time"):
             await approve(second, row)
         assert await told(second, run) == [(point, "open"), (point, "expired")]
@@ -287,7 +294,7 @@ async def test_the_clock_is_woken_for_a_question_whose_time_is_over(project):
     ) as s:
         run = await s.admit("clerk", {})
         ended = await s.over(run)
-        assert (ended["phase"], ended["block_reason"]) == (
+        assert (ended.phase, ended.block_reason) == (
             "blocked",
             "may it?: nobody answered in time",
         )
@@ -301,9 +308,13 @@ async def test_a_run_that_waits_is_cancelled_at_once(project, point, temporary):
             "echo", {"text": "x"}, None if temporary else await served.thread()
         )
         await waiting(served, run)
-        await served.service.cancel(run["run_id"], "interrupt")
+        await served.service.cancel(run.run_id, "interrupt")
         row = await served.row(run)
-        assert (row["status"], row["phase"], row["kept"]) == ("interrupted", "cancelled", None)
+        assert (row.status, row.phase, row.suspended_state) == (
+            "interrupted",
+            "cancelled",
+            None,
+        )
         assert statuses(await questions(served, run)) == ["void"]
         with pytest.raises(ConflictError, match="not asked any more"):
             await approve(served, (await questions(served, run))[0])
@@ -314,7 +325,7 @@ async def test_a_run_that_waits_can_be_rolled_back_with_what_it_did(project):
         thread = await served.thread()
         run = await served.admit("echo", {"text": "x"}, thread)
         await waiting(served, run)
-        await served.service.cancel(run["run_id"], "rollback")
+        await served.service.cancel(run.run_id, "rollback")
 
         async def gone():
             return await served.row(run) is None
@@ -330,11 +341,11 @@ async def test_the_thread_of_a_run_that_waits_is_held(project):
         first = await served.admit("clerk", {}, thread)
         row = await waiting(served, first)
         second = await served.admit("clerk", {}, thread)
-        assert (await served.row(second))["phase"] == "queued"
+        assert (await served.row(second)).phase == "queued"
         await approve(served, row)
-        assert (await served.over(first))["status"] == "success"
+        assert (await served.over(first)).status == "success"
         await approve(served, await waiting(served, second))
-        assert (await served.over(second))["status"] == "success"
+        assert (await served.over(second)).status == "success"
 
 
 async def test_the_time_of_a_run_does_not_pass_while_it_waits(project):
@@ -343,7 +354,7 @@ async def test_the_time_of_a_run_does_not_pass_while_it_waits(project):
         row = await waiting(served, run)
         await asyncio.sleep(0.5)  # longer than it may take
         await approve(served, row)
-        assert (await served.over(run))["status"] == "success"
+        assert (await served.over(run)).status == "success"
 
 
 async def test_records_tell_that_it_was_asked_and_what_was_answered(project):
@@ -372,11 +383,11 @@ async def test_a_result_that_stands_for_the_whole_run_is_asked_about_too(project
     async with project((cached, START), (asks(), RESULT)) as first:
         run = await first.admit("clerk", {})
         row = await waiting(first, run)
-        assert row["value"] == {"did": "before"}
+        assert row.value == {"did": "before"}
     async with project((cached, START), (asks(), RESULT)) as second:
         await approve(second, row)
         ended = await second.over(run)
-    assert (ended["status"], ended["output"], work.calls) == ("success", {"did": "before"}, [])
+    assert (ended.status, ended.output, work.calls) == ("success", {"did": "before"}, [])
 
 
 async def test_hooks_that_are_gone_after_a_restart_let_a_waiting_result_through(project):
@@ -385,7 +396,7 @@ async def test_hooks_that_are_gone_after_a_restart_let_a_waiting_result_through(
         row = await waiting(first, run)
     async with project() as second:
         await approve(second, row)
-        assert (await second.over(run))["status"] == "success"
+        assert (await second.over(run)).status == "success"
         assert {"text": "x", "said": ["x"]} in [e.data for e in await second.events(run)]
 
 
@@ -397,7 +408,7 @@ async def test_other_gates_still_rule_over_what_was_approved(project):
         run = await served.admit("clerk", {"n": 1})
         await approve(served, await waiting(served, run), value={"n": 2})
         ended = await served.over(run)
-        assert (ended["phase"], ended["blocked_by"]) == ("blocked", "closed")
+        assert (ended.phase, ended.blocked_by) == ("blocked", "closed")
 
 
 async def test_a_client_that_follows_sees_one_stream_across_the_wait(project):
@@ -430,7 +441,7 @@ async def test_of_two_servers_that_take_an_answer_at_once_exactly_one_does(postg
         )
         assert isinstance(refused, ConflictError)
         ended = await both[1].over(run)
-        assert ended["phase"] == ("success" if took["status"] == "approved" else "blocked")
+        assert ended.phase == ("success" if took.status == "approved" else "blocked")
 
 
 @pytest.mark.parametrize("point", [START, RESULT])
@@ -443,17 +454,17 @@ async def test_answers_and_cancels_that_meet_leave_no_run_behind(world, point):
 
     async def answered(run, *, late):
         row = await (waiting if late else asked)(served, run)
-        both = (approve(served, row), served.service.cancel(run["run_id"], "interrupt"))
+        both = (approve(served, row), served.service.cancel(run.run_id, "interrupt"))
         took, _ = await asyncio.gather(*both, return_exceptions=True)
         assert isinstance(took, (dict, ConflictError)), took
 
     async def cancelled(run):
-        await served.service.cancel(run["run_id"], "interrupt")
+        await served.service.cancel(run.run_id, "interrupt")
 
     made = [await served.admit("clerk", {"n": n}) for n in range(24)]
     ways = [cancelled(run) if n % 3 else answered(run, late=n % 2) for n, run in enumerate(made)]
     await asyncio.gather(*ways)
-    ends = [(await served.over(run))["phase"] for run in made]
+    ends = [(await served.over(run)).phase for run in made]
     assert {*ends} <= {"success", "cancelled"}
     for run in made:
         assert "open" not in statuses(await questions(served, run))
@@ -468,11 +479,11 @@ async def test_a_process_that_dies_right_after_the_answer_loses_nothing(project,
         row = await waiting(first, run)
     async with project(hook, capacity=0) as second:
         await approve(second, row)
-        dead = update(table).where(table.c.run_id == run["run_id"]).values(worker_id="dead")
+        dead = update(table).where(table.c.run_id == run.run_id).values(worker_id="dead")
         await second.write(lambda tx: tx.execute(dead))  # it had been claimed
     async with project(hook) as third:
         ended = await third.over(run)
-        assert (ended["status"], ended["lost"]) == ("success", 1)
+        assert (ended.status, ended.lost) == ("success", 1)
         assert work.calls == [{"n": 1}]
         [row] = await questions(third, run)
-        assert row["used_at"] is not None
+        assert row.used_at is not None

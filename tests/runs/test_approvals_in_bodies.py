@@ -15,19 +15,19 @@ HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 
 
 def said(run):
-    return run["output"]["messages"][-1]["content"]
+    return run.output["messages"][-1]["content"]
 
 
 async def test_a_run_goes_on_where_it_asked_when_somebody_approves(world):
     async with world.opened({"chat": talk()}, (asks("Call it?"), POINT)) as served:
         run = await served.admit("chat", HELLO, await served.thread())
         row = await waiting(served, run)
-        assert row["value"]["messages"][-1]["content"] == "hello"
+        assert row.value["messages"][-1]["content"] == "hello"
         await approve(served, row)
         ended = await served.over(run)
-        assert (ended["status"], said(ended), ended["attempt"]) == ("success", "heard hello", 2)
+        assert (ended.status, said(ended), ended.attempt) == ("success", "heard hello", 2)
         [row] = await questions(served, run)
-        assert (row["status"], row["used_at"] is None) == ("approved", False)
+        assert (row.status, row.used_at is None) == ("approved", False)
         assert await told(served, run) == [(POINT, "open"), (POINT, "approved")]
 
 
@@ -36,7 +36,7 @@ async def test_a_no_blocks_the_run(world):
         run = await served.admit("chat", HELLO)
         await deny(served, await asked(served, run), reason="too dear")
         ended = await served.over(run)
-        assert (ended["phase"], ended["block_reason"]) == ("blocked", "too dear")
+        assert (ended.phase, ended.block_reason) == ("blocked", "too dear")
 
 
 @pytest.mark.parametrize(("means", "phase"), [("block", "blocked"), ("continue", "success")])
@@ -44,7 +44,7 @@ async def test_silence_means_what_the_hook_says(world, means, phase):
     hook = (asks(timeout=0.1, on_timeout=means), POINT)
     async with world.opened({"chat": talk()}, hook) as served:
         run = await served.admit("chat", HELLO)
-        assert (await served.over(run))["phase"] == phase
+        assert (await served.over(run)).phase == phase
         assert statuses(await questions(served, run)) == ["expired"]
 
 
@@ -64,15 +64,15 @@ async def test_the_time_of_a_run_does_not_pass_while_it_asks(world):
         row = await asked(served, run)
         await asyncio.sleep(3.2)  # longer than it may take
         await approve(served, row)
-        assert (await served.over(run))["status"] == "success"
+        assert (await served.over(run)).status == "success"
 
 
 async def test_a_run_that_asks_can_be_cancelled(world):
     async with world.opened({"chat": talk()}, (asks(), POINT)) as served:
         run = await served.admit("chat", HELLO)
         row = await asked(served, run)
-        await served.service.cancel(run["run_id"], "interrupt")
-        assert (await served.over(run))["phase"] == "cancelled"
+        await served.service.cancel(run.run_id, "interrupt")
+        assert (await served.over(run)).phase == "cancelled"
         assert statuses(await questions(served, run)) == ["void"]
         with pytest.raises(ConflictError, match="not asked any more"):
             await approve(served, row)
@@ -87,9 +87,9 @@ async def test_an_answer_that_came_while_nobody_was_there_is_found_by_its_value(
         await approve(second, row)
     async with world.opened({"chat": talk()}, hook) as third:
         ended = await third.over(run)
-        assert (ended["status"], ended["attempt"]) == ("success", 2)
+        assert (ended.status, ended.attempt) == ("success", 2)
         [row] = await questions(third, run)
-        assert row["used_at"] is not None
+        assert row.used_at is not None
 
 
 async def test_calls_that_are_alike_need_an_answer_each(world):
@@ -101,10 +101,10 @@ async def test_calls_that_are_alike_need_an_answer_each(world):
         run = await served.admit("both", HELLO)
         await asked(served, run, 2)
         one, two = await questions(served, run)
-        assert one["digest"] == two["digest"]
+        assert one.digest == two.digest
         await approve(served, one)
         await approve(served, two)
-        assert (await served.over(run))["status"] == "success"
+        assert (await served.over(run)).status == "success"
 
 
 async def test_each_time_is_asked_anew(world):
@@ -112,8 +112,8 @@ async def test_each_time_is_asked_anew(world):
         run = await served.admit("twice", HELLO)
         await approve(served, await asked(served, run))
         await approve(served, await asked(served, run, 2))
-        assert (await served.over(run))["status"] == "success"
-        assert all(row["used_at"] for row in await questions(served, run))
+        assert (await served.over(run)).status == "success"
+        assert all(row.used_at for row in await questions(served, run))
 
 
 async def again(state):

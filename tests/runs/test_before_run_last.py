@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from checkrail.engine.outcomes import RejectRun
+from checkrail.runs.admit.quotas import Quotas
+from checkrail.runs.admit.requests import Idempotency, RunRequest
 from checkrail.runs.errors import (
     ConflictError,
     InvalidError,
@@ -13,8 +15,6 @@ from checkrail.runs.errors import (
     RefusedError,
     TooManyError,
 )
-from checkrail.runs.quotas import Quotas
-from checkrail.runs.requests import Idempotency, RunRequest
 
 from .support import ADA, Gate, chain, graph_agent, say
 
@@ -60,11 +60,11 @@ async def test_a_run_that_its_thread_refuses_is_not_charged(world, charges):
     thread = await served.thread()
     first = await served.admit("slow", {}, thread)
     queued = await served.admit("slow", {}, thread)
-    with pytest.raises(ConflictError, match=f"busy with the run {first['run_id']}"):
+    with pytest.raises(ConflictError, match=f"busy with the run {first.run_id}"):
         await served.admit("slow", {}, thread, multitask_strategy="reject")
     with pytest.raises(TooManyError, match="1 runs wait"):
         await served.admit("slow", {}, thread)
-    assert charges.runs == [first["run_id"], queued["run_id"]]
+    assert charges.runs == [first.run_id, queued.run_id]
     gate.open.set()
     await served.over(queued)
 
@@ -75,7 +75,7 @@ async def test_a_run_that_is_only_scheduled_is_in_the_way_of_one_that_rejects(wo
     later = await served.admit("say", {}, thread, after_seconds=3600)
     with pytest.raises(ConflictError):
         await served.admit("say", {}, thread, multitask_strategy="reject")
-    assert charges.runs == [later["run_id"]]
+    assert charges.runs == [later.run_id]
 
 
 async def test_of_two_runs_at_once_the_one_that_is_refused_is_not_charged(world, charges):
@@ -89,7 +89,7 @@ async def test_of_two_runs_at_once_the_one_that_is_refused_is_not_charged(world,
     made = await admitted_at_once(charges, *asked)
     rows = [each for each in made if not isinstance(each, ConflictError)]
     assert len(rows) == 2
-    assert charges.runs == [row["run_id"] for row in rows]
+    assert charges.runs == [row.run_id for row in rows]
     gate.open.set()
     await served.over(rows[1])
 
@@ -108,7 +108,7 @@ async def test_runs_of_one_thread_keep_their_order_however_long_hooks_take(lite_
     assert not any(task.done() for task in tasks)
     first.set()
     rows = await asyncio.gather(*tasks)
-    assert (await served.over(rows[-1]))["output"]["said"] == ["a", "b", "c"]
+    assert (await served.over(rows[-1])).output["said"] == ["a", "b", "c"]
     await served.over(other)
 
 
@@ -121,14 +121,14 @@ async def test_a_client_that_goes_away_leaves_its_thread_to_others(lite_world, c
     gone.cancel()
     await asyncio.gather(gone, return_exceptions=True)
     charges.open.set()
-    assert (await served.run("say", {"text": "y"}, thread))["output"]["said"] == ["y"]
+    assert (await served.run("say", {"text": "y"}, thread)).output["said"] == ["y"]
 
 
 async def test_the_same_request_at_once_is_charged_once(world, charges):
     served = await world.open({"say": chain(say)}, (charges.charge, "before_run"))
     once = Idempotency("key", "/runs", "digest")
     rows = await admitted_at_once(charges, *(served.admit("say", {}, once=once) for _ in range(5)))
-    assert {row["run_id"] for row in rows} == set(charges.runs)
+    assert {row.run_id for row in rows} == set(charges.runs)
     assert len(charges.runs) == 1
     with pytest.raises(InvalidError, match="another body"):
         await served.admit("say", {}, once=replace(once, digest="other"))
@@ -143,7 +143,7 @@ async def test_what_an_owner_may_not_have_is_not_charged(world, charges):
     made = await admitted_at_once(charges, *(served.admit("slow", {}) for _ in range(5)))
     rows = [row for row in made if not isinstance(row, TooManyError)]
     assert len(rows) == 3
-    assert sorted(charges.runs) == sorted(row["run_id"] for row in rows)
+    assert sorted(charges.runs) == sorted(row.run_id for row in rows)
     with pytest.raises(TooManyError):
         await served.admit("slow", {})
     assert len(charges.runs) == 3
@@ -161,10 +161,10 @@ async def test_threads_that_an_owner_may_not_have_are_not_charged(lite_world, ch
     new = {"thread": None, "keep_thread": True}
     made = await admitted_at_once(charges, *(served.admit("say", {}, **new) for _ in range(4)))
     rows = [row for row in made if not isinstance(row, TooManyError)]
-    assert sorted(charges.runs) == sorted(row["run_id"] for row in rows)
+    assert sorted(charges.runs) == sorted(row.run_id for row in rows)
     assert len(rows) == 2
     await served.over(rows[1])
-    assert (await served.run("say", {}))["status"] == "success"  # which needs none
+    assert (await served.run("say", {})).status == "success"  # which needs none
 
 
 async def test_runs_of_hooks_are_made_beyond_a_quota_and_count_for_others(lite_world, charges):
@@ -174,11 +174,11 @@ async def test_runs_of_hooks_are_made_beyond_a_quota_and_count_for_others(lite_w
     hooks = [served.admit("say", {}, origin="hook") for _ in range(3)]
     made = await admitted_at_once(charges, hooks[0], served.admit("say", {}), *hooks[1:])
     rows = [row for row in made if not isinstance(row, TooManyError)]
-    assert sorted(charges.runs) == sorted(row["run_id"] for row in rows)
+    assert sorted(charges.runs) == sorted(row.run_id for row in rows)
     assert len(rows) == 3
     for row in rows:
         await served.over(row)
-    assert (await served.run("say", {}))["status"] == "success"
+    assert (await served.run("say", {})).status == "success"
 
 
 async def test_of_a_batch_no_run_is_charged_before_all_of_them_are_valid(world, charges):
@@ -196,7 +196,7 @@ async def test_of_a_batch_no_run_is_charged_before_all_of_them_are_valid(world, 
             await served.service.admit([good, good, bad], ADA)
     assert charges.runs == []
     rows = await served.service.admit([good, good], ADA)
-    assert charges.runs == [row["run_id"] for row in rows]
+    assert charges.runs == [row.run_id for row in rows]
     for row in rows:
         await served.over(row)
 
@@ -211,4 +211,4 @@ async def test_a_refusal_by_a_hook_frees_the_thread_for_the_next(lite_world):
     with pytest.raises(RefusedError):
         await served.admit("say", {"text": "bad"}, thread, multitask_strategy="reject")
     row = await served.run("say", {"text": "good"}, thread, multitask_strategy="reject")
-    assert row["status"] == "success"
+    assert row.status == "success"

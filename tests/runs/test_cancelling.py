@@ -26,7 +26,7 @@ def watching(told):
 
 
 async def stopped(served, row, action="interrupt"):
-    await served.service.cancel(row["run_id"], action, "enough")
+    await served.service.cancel(row.run_id, action, "enough")
     return await served.over(row)
 
 
@@ -41,10 +41,10 @@ async def test_a_scheduled_run_ends_at_once_and_never_starts(world, gate):
     thread = await served.thread()
     row = await served.admit("slow", {}, thread, after_seconds=0.2)
     ended = await stopped(served, row)
-    assert (ended["phase"], ended["cancel_reason"]) == ("cancelled", "enough")
+    assert (ended.phase, ended.cancel_reason) == ("cancelled", "enough")
     await asyncio.sleep(0.3)
     assert gate.count == 0
-    assert (await served.thread_row(thread))["status"] == "idle"
+    assert (await served.thread_row(thread)).status == "idle"
 
 
 async def test_a_queued_run_ends_at_once_and_the_thread_stays_with_its_holder(world, gate):
@@ -54,16 +54,16 @@ async def test_a_queued_run_ends_at_once_and_the_thread_stays_with_its_holder(wo
     first = await served.admit("slow", {"text": "a"}, thread)
     second = await served.admit("slow", {"text": "b"}, thread)
     ended = await stopped(served, second)
-    assert (ended["status"], ended["phase"], ended["started_at"]) == (
+    assert (ended.status, ended.phase, ended.started_at) == (
         "interrupted",
         "cancelled",
         None,
     )
-    assert (await served.thread_row(thread))["status"] == "busy"
+    assert (await served.thread_row(thread)).status == "busy"
     gate.open.set()
-    assert (await served.over(first))["output"]["said"] == ["a passed"]
+    assert (await served.over(first)).output["said"] == ["a passed"]
     await served.settled(second)
-    assert told == [(second["run_id"], "CancelledError")]
+    assert told == [(second.run_id, "CancelledError")]
     assert [event.event for event in await served.events(second)] == ["end"]
 
 
@@ -75,12 +75,12 @@ async def test_a_run_that_nobody_has_begun_with_ends_at_once_and_the_next_gets_t
     thread = await served.thread()
     first = await served.admit("say", {"text": "a"}, thread)
     second = await served.admit("say", {"text": "b"}, thread)
-    assert (first["phase"], second["phase"]) == ("ready", "queued")
-    assert (await stopped(served, first))["phase"] == "cancelled"
-    assert (await served.row(second))["phase"] in ("starting", "ready")
+    assert (first.phase, second.phase) == ("ready", "queued")
+    assert (await stopped(served, first)).phase == "cancelled"
+    assert (await served.row(second)).phase in ("starting", "ready")
     gate.open.set()
     await served.over(busy)
-    assert (await served.over(second))["output"]["said"] == ["b"]
+    assert (await served.over(second)).output["said"] == ["b"]
 
 
 async def test_a_run_whose_start_hook_thinks_ends_with_the_hook(world, gate):
@@ -94,7 +94,7 @@ async def test_a_run_whose_start_hook_thinks_ends_with_the_hook(world, gate):
     row = await served.admit("slow", {}, await served.thread())
     await thinking.wait()
     ended = await stopped(served, row)
-    assert (ended["phase"], ended["error_type"], gate.count) == ("cancelled", "CancelledError", 0)
+    assert (ended.phase, ended.error_type, gate.count) == ("cancelled", "CancelledError", 0)
     last = (await served.records(row))[-1]
     assert (last["event_type"], last["failure"]) == ("hook_failed", "cancelled")
 
@@ -105,13 +105,13 @@ async def test_a_run_under_way_ends_and_keeps_what_it_did(world, gate):
     row = await served.admit("slow", {"text": "a"}, thread)
     await gate.entered.wait()
     ended = await stopped(served, row)
-    assert (ended["status"], ended["phase"], ended["unwound"]) == (
+    assert (ended.status, ended.phase, ended.unwound) == (
         "interrupted",
         "cancelled",
         True,
     )
-    assert ended["output"]["said"] == ["a"]
-    assert (await served.thread_row(thread))["values"]["said"] == ["a"]
+    assert ended.output["said"] == ["a"]
+    assert (await served.thread_row(thread)).values["said"] == ["a"]
     end = (await served.events(row))[-1]
     assert (end.event, end.data["phase"]) == ("end", "cancelled")
 
@@ -126,7 +126,7 @@ async def test_a_run_whose_result_is_being_ruled_on_ends(world, gate):
     served = await world.open({"say": chain(say)}, (think, "on_result", {"timeout": 60}))
     row = await served.admit("say", {"text": "a"}, await served.thread())
     await thinking.wait()
-    assert (await stopped(served, row))["phase"] == "cancelled"
+    assert (await stopped(served, row)).phase == "cancelled"
 
 
 async def test_a_run_that_does_not_unwind_holds_its_thread_until_its_grace_is_over(world, gate):
@@ -136,13 +136,13 @@ async def test_a_run_that_does_not_unwind_holds_its_thread_until_its_grace_is_ov
     row = await served.admit("slow", {"text": "a"}, thread)
     await gate.entered.wait()
     following = await served.admit("say", {"text": "b"}, thread)
-    await served.service.cancel(row["run_id"], "interrupt")
+    await served.service.cancel(row.run_id, "interrupt")
     await asyncio.sleep(0.1)
-    assert (await served.row(following))["phase"] == "queued"
+    assert (await served.row(following)).phase == "queued"
     ended = await served.over(row)
-    assert (ended["phase"], ended["unwound"]) == ("cancelled", False)
-    assert (await served.over(following))["status"] == "success"
-    left_behind = [task for task in asyncio.all_tasks() if "Executor._body" in repr(task)]
+    assert (ended.phase, ended.unwound) == ("cancelled", False)
+    assert (await served.over(following)).status == "success"
+    left_behind = [task for task in asyncio.all_tasks() if "Executor._run_body" in repr(task)]
     assert len(left_behind) == 1
     gate.open.set()
     await asyncio.wait(left_behind)
@@ -153,8 +153,8 @@ async def test_a_run_that_does_not_unwind_holds_its_thread_until_its_grace_is_ov
 async def test_a_run_that_is_over_stays_as_it_is(world):
     served = await world.open({"say": chain(say)})
     row = await served.run("say", {"text": "a"}, await served.thread())
-    assert (await served.service.cancel(row["run_id"], "rollback"))["status"] == "success"
-    assert (await served.row(row))["status"] == "success"
+    assert (await served.service.cancel(row.run_id, "rollback")).status == "success"
+    assert (await served.row(row)).status == "success"
 
 
 async def test_cancelling_twice_ends_it_once_and_the_first_word_stands(world, gate):
@@ -163,12 +163,12 @@ async def test_cancelling_twice_ends_it_once_and_the_first_word_stands(world, ga
     thread = await served.thread()
     row = await served.admit("slow", {"text": "a"}, thread)
     await gate.entered.wait()
-    await asyncio.gather(*(served.service.cancel(row["run_id"], "interrupt") for _ in range(5)))
-    await served.service.cancel(row["run_id"], "rollback")
-    assert (await served.over(row))["phase"] == "cancelled"
-    assert (await served.row(row))["phase"] == "cancelled"
+    await asyncio.gather(*(served.service.cancel(row.run_id, "interrupt") for _ in range(5)))
+    await served.service.cancel(row.run_id, "rollback")
+    assert (await served.over(row)).phase == "cancelled"
+    assert (await served.row(row)).phase == "cancelled"
     await served.settled(row)
-    assert told == [(row["run_id"], "CancelledError")]
+    assert told == [(row.run_id, "CancelledError")]
 
 
 async def test_a_rollback_of_a_run_that_was_handed_back_removes_what_it_left(world, gate):
@@ -180,8 +180,8 @@ async def test_a_rollback_of_a_run_that_was_handed_back_removes_what_it_left(wor
         row = await first.admit("slow", {"text": "a"}, thread)
         await gate.entered.wait()
     async with world.opened(graphs, capacity=0) as second:
-        assert (await second.row(row))["phase"] == "ready"
-        await second.service.cancel(row["run_id"], "rollback")
+        assert (await second.row(row)).phase == "ready"
+        await second.service.cancel(row.run_id, "rollback")
     third = await world.open(graphs)
 
     async def gone():
@@ -190,15 +190,15 @@ async def test_a_rollback_of_a_run_that_was_handed_back_removes_what_it_left(wor
     await until(gone)
     assert gate.count == 1
     assert (await third.state("say", thread))["said"] == ["before"]
-    assert (await third.thread_row(thread))["values"]["said"] == ["before"]
+    assert (await third.thread_row(thread)).values["said"] == ["before"]
 
 
 async def test_a_cancel_that_only_the_database_was_told_of_is_heard_with_the_next_beat(world, gate):
     served = await world.open({"slow": gate.graph()})
     row = await served.admit("slow", {})
     await gate.entered.wait()
-    await served.write(lambda tx: runs.change(tx, row["run_id"], cancel="interrupt"))
-    assert (await served.over(row))["phase"] == "cancelled"
+    await served.write(lambda tx: runs.update_run(tx, row.run_id, cancel="interrupt"))
+    assert (await served.over(row)).phase == "cancelled"
 
 
 async def test_a_run_on_one_server_is_cancelled_through_another(postgres_world, gate):
@@ -207,4 +207,4 @@ async def test_a_run_on_one_server_is_cancelled_through_another(postgres_world, 
     row = await first.admit("slow", {})
     await gate.entered.wait()
     ended = await stopped(second, row)
-    assert (ended["phase"], gate.count) == ("cancelled", 1)
+    assert (ended.phase, gate.count) == ("cancelled", 1)

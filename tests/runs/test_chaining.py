@@ -10,8 +10,8 @@ from checkrail.config import AgentConfig
 from checkrail.config.agent_models import ModelConfig
 from checkrail.config.agent_tools import ToolConfig
 from checkrail.engine.values import ToolCall, User
+from checkrail.runs.admit.requests import Principal
 from checkrail.runs.errors import NotFoundError
-from checkrail.runs.requests import Asker
 from checkrail.runs.tools import resume_session
 from checkrail.store import runs, sessions
 from checkrail.store.tables import deliveries
@@ -46,7 +46,7 @@ async def followers(served):
 
 async def follower(served):
     async def ended():
-        return [row for row in await followers(served) if row["ended_at"] is not None]
+        return [row for row in await followers(served) if row.ended_at is not None]
 
     [row] = await until(ended, "the run that follows")
     return row
@@ -64,21 +64,21 @@ async def test_the_next_agent_is_told_how_the_first_ended(world):
             "result_data": {"text": "hi", "said": ["hi"]},
             "status": "completed",
             "error": None,
-            "session_id": ended["session_id"],
-            "run_id": ended["run_id"],
+            "session_id": ended.session_id,
+            "run_id": ended.run_id,
             "agent_name": "first",
         }
     ]
-    assert (row["origin"], row["parent_run_id"]) == ("hook", ended["run_id"])
+    assert (row.origin, row.parent_run_id) == ("hook", ended.run_id)
 
 
 async def test_it_is_a_session_of_its_own_beneath_the_first(world):
     served = await opened(world, Heard())
     ended = await served.run("first", {"text": "hi"})
     row = await follower(served)
-    session = await served.read(lambda reads: sessions.get(reads, row["session_id"]))
-    assert row["session_id"] != ended["session_id"]
-    assert session["parent_session_id"] == ended["session_id"]
+    session = await served.read(lambda reads: sessions.get(reads, row.session_id))
+    assert row.session_id != ended.session_id
+    assert session.parent_session_id == ended.session_id
 
 
 async def test_a_run_that_failed_is_told_too(world):
@@ -99,7 +99,7 @@ async def test_a_run_that_was_stopped_is_told_too(world):
     served = await opened(world, heard, node=wait)
     run = await served.admit("first", {"text": "hi"}, await served.thread())
     await began.wait()
-    await served.service.cancel(run["run_id"], "interrupt")
+    await served.service.cancel(run.run_id, "interrupt")
     await follower(served)
     assert heard.told[0]["status"] == "stopped"
 
@@ -112,11 +112,11 @@ async def test_a_delivery_that_is_repeated_starts_no_second_run(world):
 
     def again(tx):
         tx.execute(update(deliveries).values(status="owed", ended_at=None))
-        tx.tell("work", "")
+        tx.publish("work", "")
 
     await served.write(again)
     [owed] = await served.settled(ended)
-    assert owed["attempts"] == 2
+    assert owed.attempts == 2
     assert len(await followers(served)) == 1
 
 
@@ -131,7 +131,7 @@ async def test_the_delivery_does_not_wait_for_the_run_that_follows(world):
     ended = await served.run("first", {"text": "hi"})
     [owed] = await served.settled(ended)
     [row] = await followers(served)
-    assert (owed["status"], row["ended_at"]) == ("done", None)
+    assert (owed.status, row.ended_at) == ("done", None)
     kinds = [each["event_type"] for each in await served.records(ended)]
     assert kinds == ["hook_start"]
     go.set()
@@ -149,7 +149,7 @@ async def test_timeout_seconds_is_the_time_of_the_run_that_follows(world):
 
     served = await opened(world, slow, timeout_seconds=0.2)
     ended = await served.run("first", {"text": "hi"})
-    assert (await follower(served))["status"] == "timeout"
+    assert (await follower(served)).status == "timeout"
 
     async def recorded():
         found = await served.records(ended)
@@ -172,7 +172,7 @@ async def test_agents_are_chained_one_after_the_other(world):
     await served.run("first", {})
     row = await follower(served)
     assert (last.told[0]["agent_name"], last.told[0]["result_data"]) == ("second", {"n": 2})
-    assert row["depth"] == 2
+    assert row.depth == 2
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "was stopped"])
@@ -194,11 +194,11 @@ async def test_a_session_that_waits_is_resumed_with_the_result(world, status):
 
     served = await world.open({}, functions={"parent": parent, "child": child})
     first = await served.run("parent", {"prompt": "add"}, keep_thread=True)
-    told = {"session_id": first["session_id"]}
-    run = await served.admit("child", {}, keep_thread=True, told=told)
+    told = {"session_id": first.session_id}
+    run = await served.admit("child", {}, keep_thread=True, notify_on_end=told)
     await began.wait()
     if status == "was stopped":
-        await served.service.cancel(run["run_id"], "interrupt")
+        await served.service.cancel(run.run_id, "interrupt")
 
     async def resumed():
         return prompts[1:]
@@ -212,9 +212,9 @@ async def test_a_session_that_waits_is_resumed_with_the_result(world, status):
 async def test_nobody_resumes_the_session_of_somebody_else(world):
     served = await world.open({}, functions={"parent": lambda told: {}})
     first = await served.run("parent", {}, keep_thread=True)
-    stranger = Asker(User("eve"), owner="eve")
+    stranger = Principal(User("eve"), owner="eve")
     with pytest.raises(NotFoundError):
-        await served.service.resume(first["session_id"], "tell me", stranger)
+        await served.service.resume(first.session_id, "tell me", stranger)
 
 
 async def test_an_agent_can_resume_another_session_by_a_tool(world):
@@ -236,8 +236,8 @@ async def test_an_agent_can_resume_another_session_by_a_tool(world):
     talker = AgentConfig("talker", "tests", model=model, tools=(tool,))
     served = await world.open({}, agents=[talker], functions={"parent": parent})
     first = await served.run("parent", {"prompt": "go"}, keep_thread=True)
-    ended = await served.run("talker", {"prompt": first["session_id"]})
-    assert ended["output"] == "told them"
+    ended = await served.run("talker", {"prompt": first.session_id})
+    assert ended.output == "told them"
 
     async def resumed():
         return prompts[1:]

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from checkrail.runs.countdown import Countdown
+from checkrail.runs.execute.countdown import Countdown
 
 
 async def test_time_does_not_pass_inside_a_pause_however_many_there_are():
     over = asyncio.Event()
     countdown = Countdown(over.set)
-    countdown.begin(0.02)
-    with countdown.paused():
-        with countdown.paused():
+    countdown.start(0.02)
+    with countdown.pause():
+        with countdown.pause():
             await asyncio.sleep(0.05)
         await asyncio.sleep(0.05)
         assert not over.is_set()
@@ -21,10 +21,10 @@ async def test_time_does_not_pass_inside_a_pause_however_many_there_are():
 async def test_what_has_ended_or_has_no_limit_is_never_over():
     over = asyncio.Event()
     ended, endless = Countdown(over.set), Countdown(over.set)
-    ended.begin(0.01)
-    ended.end()
-    endless.begin(None)
-    with ended.paused(), endless.paused():
+    ended.start(0.01)
+    ended.finish()
+    endless.start(None)
+    with ended.pause(), endless.pause():
         pass
     await asyncio.sleep(0.05)
     assert not over.is_set()

@@ -1,8 +1,9 @@
 """Events of runs on their way into the table."""
 
 import asyncio
+from dataclasses import replace
 
-from checkrail.runs.live import LiveRun
+from checkrail.runs.execute.live_run import LiveRun
 from checkrail.store import runs
 
 from .support import Gate
@@ -15,17 +16,17 @@ async def open_held(world):
     row = await served.admit("slow", {"text": "x"}, await served.thread())
     await gate.entered.wait()
     await served.parts.log.flush()
-    return gate, served, served.parts.live[row["run_id"]]
+    return gate, served, served.parts.live[row.run_id]
 
 
 def live_in(served, live, attempt):
-    row = {**live.row, "attempt": attempt}
-    return LiveRun(row, served.parts.settings.limits, served.parts.log.dirty, lambda: True)
+    row = replace(live.row, attempt=attempt)
+    return LiveRun(row, served.parts.settings.limits, served.parts.log.mark_dirty, lambda: True)
 
 
 async def test_an_attempt_that_is_over_writes_nothing_among_the_events_of_the_next(world):
     gate, served, live = await open_held(world)
-    await served.write(lambda tx: runs.change(tx, live.run_id, attempt=2))
+    await served.write(lambda tx: runs.update_run(tx, live.run_id, attempt=2))
     older, newer = live_in(served, live, 1), live_in(served, live, 2)
     older.seq = newer.seq = 500
     older.emit("custom", (), "from before")

@@ -63,7 +63,7 @@ async def test_a_web_address_is_told_of_the_end_of_a_run(world, site):
     ended = await served.run("say", {"text": "hi"})
     [owed] = await served.settled(ended)
     [(_, told)] = site.got
-    assert (owed["status"], told["run_id"]) == ("done", ended["run_id"])
+    assert (owed.status, told["run_id"]) == ("done", ended.run_id)
     assert told["result"]["output"]["said"] == ["hi"]
 
 
@@ -79,10 +79,10 @@ async def test_one_that_cannot_be_reached_is_told_again_and_others_are_not(world
 
     async def tried():
         rows = await served.owed(ended)
-        return next((row for row in rows if row["status"] == "owed" and row["attempts"]), None)
+        return next((row for row in rows if row.status == "owed" and row.attempts), None)
 
     owed = await until(tried, "the first try")
-    assert "503" in owed["last_error"]
+    assert "503" in owed.last_error
     site.status = 200
     await served.settled(ended)
     assert len(site.got) == 2
@@ -98,4 +98,4 @@ async def test_a_refusal_is_final(world, site):
     served = await opened(world, site)
     ended = await served.run("say", {"text": "hi"})
     [owed] = await served.settled(ended)
-    assert (owed["status"], len(site.got)) == ("done", 1)
+    assert (owed.status, len(site.got)) == ("done", 1)

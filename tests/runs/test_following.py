@@ -5,9 +5,11 @@ import asyncio
 import pytest
 from langgraph.config import get_stream_writer
 
-from checkrail.runs import live as lives
-from checkrail.runs.live import Limits, LiveRun
+from checkrail.runs.events import follower as follower_module
+from checkrail.runs.execute import live_run as lives
+from checkrail.runs.execute.live_run import EventLimits, LiveRun
 from checkrail.store import events
+from checkrail.store.runs import Run
 
 from .support import Gate, chain, fail, say, until
 
@@ -29,9 +31,9 @@ async def test_a_run_begins_with_metadata_and_ends_with_end(world):
     found = await served.events(row)
     assert [event.seq for event in found] == [1, 2, 3, 4]
     assert [event.event for event in found] == ["metadata", "values", "values", "end"]
-    assert found[0].data == {"run_id": row["run_id"], "attempt": 1}
+    assert found[0].data == {"run_id": row.run_id, "attempt": 1}
     assert found[-1].data == {"status": "success", "phase": "success"}
-    assert (await served.row(row))["last_seq"] == 4
+    assert (await served.row(row)).last_seq == 4
 
 
 async def test_one_who_follows_from_the_start_sees_the_same_as_one_who_comes_later(world):
@@ -74,10 +76,10 @@ async def test_a_reader_that_lags_behind_goes_on_from_the_table_and_misses_nothi
     gate = Gate()
     served = await world.open({"slow": chain(pour, gate.pass_through)})
     row = await served.admit("slow", {"text": "12000"}, await served.thread(), modes=("custom",))
-    source = served.service.follow(row["run_id"])
+    source = served.service.follow(row.run_id)
     seen = [event.seq for event in await anext(source)]
     await gate.entered.wait()
-    [tap] = served.parts.live[row["run_id"]].taps
+    [tap] = served.parts.live[row.run_id].taps
     assert tap.lagging
     gate.open.set()
     async with asyncio.timeout(30):
@@ -97,7 +99,7 @@ async def test_events_are_in_the_table_soon_and_in_few_rows(world):
     await until(kept)
     rows = await served.read(
         lambda reads: reads.execute(
-            events.select(events.events.c.first_seq).where(events.events.c.run_id == row["run_id"])
+            events.select(events.events.c.first_seq).where(events.events.c.run_id == row.run_id)
         ).all()
     )
     assert len(rows) < 100
@@ -105,17 +107,19 @@ async def test_events_are_in_the_table_soon_and_in_few_rows(world):
     await served.over(row)
 
 
-@pytest.mark.parametrize("limits", [Limits(events=50), Limits(bytes=1000)], ids=["events", "bytes"])
+@pytest.mark.parametrize(
+    "limits", [EventLimits(events=50), EventLimits(bytes=1000)], ids=["events", "bytes"]
+)
 async def test_a_run_that_tells_too_much_ends_as_an_error_and_keeps_what_it_told(world, limits):
     served = await world.open({"pour": chain(pour)}, limits=limits)
     thread = await served.thread()
     row = await served.run("pour", {"text": "500"}, thread, modes=("custom",))
-    assert (row["status"], row["error_type"]) == ("error", "event_limit")
-    assert "limits.events_per_run" in row["error"]
+    assert (row.status, row.error_type) == ("error", "event_limit")
+    assert "limits.events_per_run" in row.error
     found = await served.events(row)
     assert [event.event for event in found[-2:]] == ["error", "end"]
     assert len(found) > 10
-    assert (await served.thread_row(thread))["status"] == "error"
+    assert (await served.thread_row(thread)).status == "error"
 
 
 async def test_fifty_thousand_events_are_all_kept_in_order(lite_world):
@@ -137,7 +141,7 @@ async def test_one_who_waits_for_a_run_that_is_over_gets_it_at_once(world):
     served = await world.open({"say": chain(say)})
     row = await served.run("say", {"text": "x"})
     again = await served.over(row)
-    assert (again["status"], again["output"]) == ("success", row["output"])
+    assert (again.status, again.output) == ("success", row.output)
 
 
 async def test_a_run_on_one_server_is_followed_through_another(postgres_world):
@@ -150,7 +154,42 @@ async def test_a_run_on_one_server_is_followed_through_another(postgres_world):
     await gate.entered.wait()
     gate.open.set()
     assert plain(await follower) == plain(await first.events(row))
-    assert (await waiter)["status"] == "success"
+    assert (await waiter).status == "success"
+
+
+async def test_nothing_is_looked_for_of_a_new_run_before_there_is_word_of_it(world):
+    gate = Gate()
+    served = await world.open({"slow": gate.graph(say)}, capacity=1)
+    first = await served.admit("slow", {"text": "x"}, await served.thread())
+    waits = await served.admit("slow", {"text": "y"}, await served.thread())
+    follower, reads = served.service.follower, []
+    read = follower._read
+
+    async def noted(job):
+        reads.append(job)
+        return await read(job)
+
+    follower._read = noted
+    source = follower.follow(waits.run_id, is_new=True)
+    beginning = asyncio.ensure_future(anext(source))
+    await asyncio.sleep(0.1)
+    assert (beginning.done(), reads) == (False, [])
+    gate.open.set()
+    batch = [*await beginning]
+    async for more in source:
+        batch += more
+    assert plain(batch) == plain(await served.events(waits))
+    assert reads == []
+    await served.over(first)
+
+
+async def test_word_of_a_new_run_that_was_lost_costs_a_while_only(world, monkeypatch):
+    monkeypatch.setattr(follower_module, "_FIRST_LOOK", 0.01)
+    served = await world.open({"say": chain(say)})
+    row = await served.run("say", {"text": "x"}, await served.thread())
+    source = served.service.follow(row.run_id, is_new=True)
+    found = [event async for batch in source for event in batch]
+    assert plain(found) == plain(await served.events(row))
 
 
 async def test_one_who_leaves_is_not_kept_in_mind(world):
@@ -158,14 +197,14 @@ async def test_one_who_leaves_is_not_kept_in_mind(world):
     served = await world.open({"slow": gate.graph()})
     row = await served.admit("slow", {"text": "x"})
     await gate.entered.wait()
-    live = served.parts.live[row["run_id"]]
-    source = served.service.follow(row["run_id"])
+    live = served.parts.live[row.run_id]
+    source = served.service.follow(row.run_id)
     await anext(source)
     assert len(live.taps) == 1
     await source.aclose()
 
     async def left():
-        return not live.taps and not served.parts.hub.has(("run", row["run_id"]))
+        return not live.taps and not served.parts.hub.has_listeners(("run", row.run_id))
 
     await until(left)
     gate.open.set()
@@ -197,19 +236,19 @@ async def test_events_that_could_not_be_written_are_written_later(world, monkeyp
 
 
 async def test_a_later_attempt_numbers_far_behind_what_the_first_may_have_told():
-    row = {"run_id": "r", "thread_id": "t", "attempt": 2, "last_seq": 7}
-    live = LiveRun(row, Limits(), lambda _: None, lambda: True)
+    row = Run("r", "t", "a", "say", {}, {}, attempt=2, last_seq=7)
+    live = LiveRun(row, EventLimits(), lambda _: None, lambda: True)
     live.emit("values")
     assert live.pending[0].seq == 7 + lives.ATTEMPT_GAP + 1
 
 
 async def test_a_run_whose_lease_ran_out_tells_nothing_until_it_is_known_whose_it_is():
-    row = {"run_id": "r", "thread_id": "t", "attempt": 1, "last_seq": 0}
+    row = Run("r", "t", "a", "say", {}, {}, attempt=1, last_seq=0)
     sound = [False]
-    live = LiveRun(row, Limits(), lambda _: None, lambda: sound[0])
-    early = live.tap(lambda: None)
+    live = LiveRun(row, EventLimits(), lambda _: None, lambda: sound[0])
+    early = live.add_tap(lambda: None)
     live.emit("values", (), {"a": 1})
-    late = live.tap(lambda: None)
+    late = live.add_tap(lambda: None)
     assert (live.ending, [*early.waiting], [*late.waiting]) == (None, [], [])
     sound[0] = True
     live.emit("values", (), {"a": 2})
@@ -218,9 +257,9 @@ async def test_a_run_whose_lease_ran_out_tells_nothing_until_it_is_known_whose_i
 
 
 async def test_a_reader_holds_few_bytes_of_what_it_does_not_read():
-    row = {"run_id": "r", "thread_id": "t", "attempt": 1, "last_seq": 0}
-    live = LiveRun(row, Limits(), lambda _live: None, lambda: True)
-    tap = live.tap(lambda: None)
+    row = Run("r", "t", "a", "say", {}, {}, attempt=1, last_seq=0)
+    live = LiveRun(row, EventLimits(), lambda _live: None, lambda: True)
+    tap = live.add_tap(lambda: None)
     for _ in range(10):
         live.emit("custom", data="x" * 500_000)
         assert tap.waiting_bytes < 3_000_000

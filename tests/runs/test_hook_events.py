@@ -1,6 +1,7 @@
 """Hooks as events of their run, wherever it is executed."""
 
 import time
+from dataclasses import replace
 
 from checkrail import AssistantMessage, Block, Continue
 from checkrail.store import runs
@@ -86,12 +87,12 @@ async def test_hooks_of_a_run_that_somebody_else_executes_come_behind_what_it_to
     there = somebody | {"started_at": now, "expires_at": now + 600}
     await served.write(lambda tx: tx.execute(workers.insert(), there))
     held = {"worker_id": "somebody", "phase": "running", "attempt": 1}
-    await served.write(lambda tx: runs.change(tx, row["run_id"], **held))
-    scope = served.parts.scope(row | held)
+    await served.write(lambda tx: runs.update_run(tx, row.run_id, **held))
+    scope = served.parts.scope(replace(row, **held))
     await scope.fire("before_final_response", AssistantMessage("done"))
     await served.parts.log.flush()
     events = await served.events(row)
     assert hooks_in(events) == [("hook_start", "look"), ("hook_complete", "look")]
     free = {"worker_id": None, "phase": "ready", "attempt": 0}
-    await served.write(lambda tx: runs.change(tx, row["run_id"], last_seq=events[-1].seq, **free))
-    await served.service.cancel(row["run_id"], "interrupt")
+    await served.write(lambda tx: runs.update_run(tx, row.run_id, last_seq=events[-1].seq, **free))
+    await served.service.cancel(row.run_id, "interrupt")

@@ -2,12 +2,13 @@
 
 import asyncio
 import itertools
+from types import SimpleNamespace
 
 import pytest
 
 from checkrail import Ask, Continue
 from checkrail.hooks import RunHooks
-from checkrail.runs.answering import Answer
+from checkrail.runs.approvals import Answer
 from checkrail.runs.errors import InvalidError
 from checkrail.store import approvals, records, runs
 
@@ -53,7 +54,7 @@ async def failure(served, run):
 async def hook_run_of(served, run):
     def find(reads):
         found = runs.search(reads, agent_name="looker", limit=10)
-        return next((row for row in found if row["parent_run_id"] == run["run_id"]), None)
+        return next((row for row in found if row.parent_run_id == run.run_id), None)
 
     return await until(lambda: served.read(find), "the hook's run")
 
@@ -67,14 +68,14 @@ async def test_an_agent_that_goes_on_lets_the_run_go_on(world):
 
     served = await opened(world, look)
     ended = await served.run("say", {"text": "hi"})
-    assert (ended["error"], ended["status"]) == (None, "success")
-    assert ended["output"]["said"] == ["hi"]
+    assert (ended.error, ended.status) == (None, "success")
+    assert ended.output["said"] == ["hi"]
     assert seen == [
         {
             "parameters": {"text": "hi"},
             "agent_name": "say",
-            "session_id": ended["session_id"],
-            "run_id": ended["run_id"],
+            "session_id": ended.session_id,
+            "run_id": ended.run_id,
         }
     ]
 
@@ -83,21 +84,21 @@ async def test_its_run_is_an_ordinary_one_that_knows_whose_hook_it_was(world):
     served = await opened(world, go_on)
     ended = await served.run("say", {"text": "hi"})
     hook_run = await hook_run_of(served, ended)
-    assert (hook_run["status"], hook_run["origin"], hook_run["depth"]) == ("success", "hook", 1)
-    assert hook_run["user"]["identity"] == "ada"
+    assert (hook_run.status, hook_run.origin, hook_run.depth) == ("success", "hook", 1)
+    assert hook_run.user["identity"] == "ada"
 
 
 async def test_what_it_changes_is_kept_beside_what_was_asked(world):
     served = await opened(world, shout)
     ended = await served.row(await served.run("say", {"text": "hi"}))
-    assert (ended["input"], ended["parameters"]) == ({"text": "hi"}, {"text": "HI"})
-    assert ended["output"]["said"] == ["HI"]
+    assert (ended.input, ended.parameters) == ({"text": "hi"}, {"text": "HI"})
+    assert ended.output["said"] == ["HI"]
 
 
 async def test_it_can_refuse_the_run(world):
     served = await opened(world, refuse)
     ended = await served.run("say", {"text": "hi"})
-    assert (ended["phase"], ended["block_reason"]) == ("blocked", "not today")
+    assert (ended.phase, ended.block_reason) == ("blocked", "not today")
 
 
 @pytest.mark.parametrize(("on_error", "phase"), [("block", "blocked"), ("continue", "success")])
@@ -107,16 +108,16 @@ async def test_one_that_fails_does_as_on_error_says(world, on_error, phase):
 
     served = await opened(world, broken, on_error=on_error)
     ended = await served.run("say", {"text": "hi"})
-    assert ended["phase"] == phase
+    assert ended.phase == phase
     assert "it broke" in await failure(served, ended)
     if on_error == "continue":
-        assert ended["output"]["said"] == ["hi"]
+        assert ended.output["said"] == ["hi"]
 
 
 @pytest.mark.parametrize(("on_error", "phase"), [("block", "blocked"), ("continue", "success")])
 async def test_an_answer_that_is_none_is_a_failure(world, on_error, phase):
     served = await opened(world, lambda told: {"verdict": "fine"}, on_error=on_error)
-    assert (await served.run("say", {"text": "hi"}))["phase"] == phase
+    assert (await served.run("say", {"text": "hi"})).phase == phase
 
 
 async def test_one_that_is_late_is_stopped(world):
@@ -125,8 +126,8 @@ async def test_one_that_is_late_is_stopped(world):
 
     served = await opened(world, slow, timeout_seconds=2)  # by then its run has begun
     ended = await served.run("say", {"text": "hi"})
-    assert ended["phase"] == "blocked"
-    assert (await served.over(await hook_run_of(served, ended)))["phase"] in (
+    assert ended.phase == "blocked"
+    assert (await served.over(await hook_run_of(served, ended))).phase in (
         "cancelled",
         "timeout",
     )
@@ -142,9 +143,9 @@ async def test_stopping_the_run_stops_its_hook(world):
     served = await opened(world, slow)
     run = await served.admit("say", {"text": "hi"}, await served.thread())
     await began.wait()
-    await served.service.cancel(run["run_id"], "interrupt")
-    assert (await served.over(run))["phase"] == "cancelled"
-    assert (await served.over(await hook_run_of(served, run)))["phase"] == "cancelled"
+    await served.service.cancel(run.run_id, "interrupt")
+    assert (await served.over(run)).phase == "cancelled"
+    assert (await served.over(await hook_run_of(served, run))).phase == "cancelled"
 
 
 async def test_what_the_agent_cannot_be_told_blocks_the_run_whatever_on_error_says(world):
@@ -153,9 +154,9 @@ async def test_what_the_agent_cannot_be_told_blocks_the_run_whatever_on_error_sa
     agents = [graph_agent("say", hooks=(spec,)), procedural("looker", parameters_schema=strict)]
     served = await world.open({"say": chain(say)}, agents=agents, functions={"looker": go_on})
     ended = await served.run("say", {"text": "hi"})
-    assert ended["phase"] == "blocked"
-    assert "cannot be asked" in ended["error"]
-    assert "password" in ended["error"]
+    assert ended.phase == "blocked"
+    assert "cannot be asked" in ended.error
+    assert "password" in ended.error
 
 
 async def test_changed_parameters_that_do_not_fit_are_invalid(world):
@@ -168,7 +169,7 @@ async def test_changed_parameters_that_do_not_fit_are_invalid(world):
 
     served = await world.open({"say": chain(say)}, agents=agents, functions={"looker": lengthen})
     ended = await served.run("say", {"text": "hi"})
-    assert ended["phase"] == "blocked"
+    assert ended.phase == "blocked"
     assert "do not fit the schema" in await failure(served, ended)
 
 
@@ -181,7 +182,7 @@ async def test_with_room_for_one_run_a_hook_still_runs(world):
         capacity=1,
     )
     ended = await asyncio.gather(*(served.run("say", {"text": str(n)}) for n in range(5)))
-    assert [row["status"] for row in ended] == ["success"] * 5
+    assert [row.status for row in ended] == ["success"] * 5
 
 
 async def test_runs_of_hooks_leave_the_capacity_to_those_that_wait_for_them(world):
@@ -208,9 +209,9 @@ async def test_runs_of_hooks_leave_the_capacity_to_those_that_wait_for_them(worl
         await until(looked, f"the hooks of {number} runs")
     rows.append(await served.admit("say", {"text": "x"}))
     assert served.service.worker.room == 0
-    assert (await served.row(rows[2]))["status"] == "pending"
+    assert (await served.row(rows[2])).status == "pending"
     release.set()
-    assert [(await served.over(row))["status"] for row in rows] == ["success"] * 3
+    assert [(await served.over(row)).status for row in rows] == ["success"] * 3
 
 
 async def test_hooks_within_hooks_need_no_capacity(world):
@@ -222,7 +223,7 @@ async def test_hooks_within_hooks_need_no_capacity(world):
     functions = dict.fromkeys(names, lambda _told: {"action": "continue"})
     served = await world.open({}, agents=agents, functions=functions, capacity=1)
     rows = [await served.admit("a0", {}) for _ in range(3)]
-    assert [(await served.over(row))["status"] for row in rows] == ["success"] * 3
+    assert [(await served.over(row)).status for row in rows] == ["success"] * 3
     found = await served.read(lambda reads: runs.search(reads, limit=100))
     assert len(found) == 18
 
@@ -243,13 +244,13 @@ async def test_a_hooks_run_that_waited_for_a_person_goes_on_though_there_is_no_r
     looking = await hook_run_of(served, row)
 
     async def asked():
-        found = await served.read(lambda reads: approvals.of_run(reads, looking["run_id"]))
-        waits = (await served.row(looking))["phase"] == "waiting"
+        found = await served.read(lambda reads: approvals.of_run(reads, looking.run_id))
+        waits = (await served.row(looking)).phase == "waiting"
         return found if waits else None
 
     [question] = await until(asked, "the question")
-    await served.service.approver.answer(question["approval_id"], Answer(approved=True))
-    assert (await served.over(row))["status"] == "success"
+    await served.service.approver.answer(question.approval_id, Answer(approved=True))
+    assert (await served.over(row)).status == "success"
 
 
 async def test_hooks_of_the_server_hold_in_hook_runs_and_the_parents_own_do_not(world):
@@ -274,7 +275,7 @@ async def test_a_hook_of_the_server_does_not_fire_in_the_run_that_it_starts(worl
     served = await world.open({"say": chain(say)}, functions={"looker": shout})
     served.parts.registry.register(agent_hook(world.outside, "looker", "on_run_start"))
     ended = await served.run("say", {"text": "hi"})
-    assert ended["output"]["said"] == ["HI"]
+    assert ended.output["said"] == ["HI"]
 
 
 async def test_a_circle_is_stopped_at_run_time(world):
@@ -285,15 +286,15 @@ async def test_a_circle_is_stopped_at_run_time(world):
     functions = {"one": lambda told: {}, "two": lambda told: {"action": "continue"}}
     served = await world.open({}, agents=agents, functions=functions)
     ended = await served.run("one", {})
-    assert ended["phase"] == "blocked"
+    assert ended.phase == "blocked"
     [two] = await served.read(lambda reads: runs.search(reads, agent_name="two"))
     assert "one → two → one" in await failure(served, two)
 
 
 async def reason_of(served, **given):
     ended = await served.run("say", {"text": "hi", **given})
-    assert ended["phase"] == "blocked"
-    return ended["block_reason"]
+    assert ended.phase == "blocked"
+    return ended.block_reason
 
 
 async def test_a_caller_is_told_which_agent_failed_and_where_to_look(world):
@@ -304,8 +305,8 @@ async def test_a_caller_is_told_which_agent_failed_and_where_to_look(world):
     ended = await served.run("say", {"text": "hi"})
     child = await hook_run_of(served, ended)
     where = "hook 'any.on_run_start' at on_run_start"
-    told = f"the agent 'looker' failed, see its run {child['run_id']}"
-    assert ended["block_reason"] == f"{where} failed: {told}"
+    told = f"the agent 'looker' failed, see its run {child.run_id}"
+    assert ended.block_reason == f"{where} failed: {told}"
 
 
 async def test_a_hook_whose_agent_was_removed_names_it(lite_world):
@@ -324,9 +325,9 @@ async def test_a_procedural_agent_without_a_schema_takes_what_hooks_are_sent(lit
     ]
     functions = {"looker": go_on, "free": lambda told: told}
     served = await lite_world.open({"say": chain(say)}, agents=agents, functions=functions)
-    assert (await served.run("say", {"text": "hi"}))["output"]["said"] == ["hi"]
-    assert (await served.run("free", {"any": {"thing": 1}}))["output"] == {"any": {"thing": 1}}
-    assert (await served.run("free"))["output"] == {}
+    assert (await served.run("say", {"text": "hi"})).output["said"] == ["hi"]
+    assert (await served.run("free", {"any": {"thing": 1}})).output == {"any": {"thing": 1}}
+    assert (await served.run("free")).output == {}
     for wrong in ([1], "text", 5):
         with pytest.raises(InvalidError, match="object"):
             await served.admit("free", wrong)
@@ -390,9 +391,9 @@ async def test_a_hook_that_started_is_told_before_the_run_that_it_starts(world):
     ended = await served.run("say", {"text": "hi"})
     child = await hook_run_of(served, ended)
     await served.parts.log.flush()
-    found = await served.read(lambda reads: records.after(reads, 0, (), 100))
-    names = {ended["run_id"]: "run", child["run_id"]: "hook"}
-    told = [(names[row["run_id"]], row["event_type"]) for row in found]
+    found = await served.read(lambda reads: records.load_after(reads, 0, (), 100))
+    names = {ended.run_id: "run", child.run_id: "hook"}
+    told = [(names[row.run_id], row.event_type) for row in found]
     assert told.index(("run", "hook_start")) < told.index(("hook", "run_created"))
     assert told.index(("hook", "run_ended")) < told.index(("run", "hook_complete"))
     assert told[-1] == ("run", "run_ended")
@@ -404,11 +405,29 @@ async def test_what_hooks_said_at_admission_is_told_before_the_run(world):
 
     served = await world.open({"say": chain(say)}, (look, "before_run", {"name": "look"}))
     ended = await served.run("say", {"text": "hi"})
-    found = await served.read(lambda reads: records.after(reads, 0, (), 100))
-    assert [row["event_type"] for row in found if row["run_id"] == ended["run_id"]] == [
+    found = await served.read(lambda reads: records.load_after(reads, 0, (), 100))
+    assert [row.event_type for row in found if row.run_id == ended.run_id] == [
         "hook_start",
         "hook_complete",
         "run_created",
         "run_started",
         "run_ended",
     ]
+
+
+async def test_runs_are_counted_while_others_begin_and_end(lite_world):
+    """The writer's thread counts them, and the event loop goes on meanwhile."""
+    served = await lite_world.open({"say": chain(say)})
+    live, worker = served.service.parts.live, served.service.worker
+
+    class Passing:
+        @property
+        def row(self):
+            live[f"later {len(live)}"] = live["first"]
+            return SimpleNamespace(origin="hook")
+
+    live["first"] = Passing()
+    try:
+        assert worker.hook_room == served.service.parts.settings.capacity - 1
+    finally:
+        live.clear()

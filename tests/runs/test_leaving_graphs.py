@@ -17,11 +17,11 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import interrupt
 
-from checkrail.adapters.langchain.journal import Slot
+from checkrail.adapters.langchain.journal import JournalEntry
 from checkrail.engine.outcomes import Ask
 from checkrail.runs import jsons
 from checkrail.runs.errors import NotFoundError
-from checkrail.runs.outside.memos import bind_memo
+from checkrail.runs.remote.snapshots import sign_snapshot
 from checkrail.store import runs
 
 from .approval_support import approve, asked, asks, questions, waiting
@@ -105,7 +105,7 @@ def about(name, **options):
 
 
 def contents(run):
-    return [message["content"] for message in run["output"]["messages"]]
+    return [message["content"] for message in run.output["messages"]]
 
 
 @pytest.mark.parametrize("lane", ["gate", "transform"])
@@ -121,9 +121,9 @@ async def test_a_tool_of_a_graph_waits_as_a_row_through_a_restart(world, lane):
     async with world.opened(graphs, hook) as second:
         await approve(second, row)
         ended = await second.over(run)
-        assert (ended["status"], contents(ended)[-1]) == ("success", "Done.")
+        assert (ended.status, contents(ended)[-1]) == ("success", "Done.")
         assert (calls.models, sorted(calls.tools)) == (2, [("look", "look"), ("pay", "pay")])
-        assert [*ended["usage"].values()] == [
+        assert [*ended.usage.values()] == [
             {"input_tokens": 6, "output_tokens": 4, "total_tokens": 10}
         ]
         assert contents(ended)[-3:] == ["look is fine", "paid pay", "Done."]
@@ -140,9 +140,9 @@ async def test_a_model_is_asked_once_however_often_its_node_runs(world, point):
     async with world.opened(graphs, (asks(), point)) as second:
         await approve(second, row)
         ended = await second.over(run)
-        assert (ended["status"], contents(ended)) == ("success", ["hello", "Done."])
+        assert (ended.status, contents(ended)) == ("success", ["hello", "Done."])
         assert calls.models == 1
-        assert next(iter(ended["usage"].values()))["total_tokens"] == 5
+        assert next(iter(ended.usage.values()))["total_tokens"] == 5
 
 
 async def test_calls_of_the_node_that_asked_are_answered_from_the_journal(world):
@@ -191,11 +191,11 @@ async def test_a_call_that_goes_on_beside_the_question_is_waited_for(world):
         run = await served.admit("both", HELLO, await served.thread())
 
         async def raised():
-            state = await served.state_of("both", run["thread_id"])
+            state = await served.state_of("both", run.thread_id)
             return [each for task in state.tasks for each in task.interrupts]
 
         await until(raised, "the interrupt")
-        assert (await served.row(run))["phase"] == "running"
+        assert (await served.row(run)).phase == "running"
         go.set()
         await approve(served, await asked_and_left(served, run))
         ended = await served.over(run)
@@ -214,9 +214,9 @@ async def test_the_thread_shows_an_interrupt_under_the_id_of_the_question(world)
     async with world.opened(graphs, (about("pay"), "before_tool_call")) as served:
         run = await served.admit("agent", HELLO, await served.thread())
         row = await waiting(served, run)
-        state = await served.state_of("agent", run["thread_id"])
+        state = await served.state_of("agent", run.thread_id)
         [found] = [each for task in state.tasks for each in task.interrupts]
-        assert found.id == row["approval_id"]
+        assert found.id == row.approval_id
         assert found.value["question"] == "pay?"
 
 
@@ -257,7 +257,7 @@ async def test_a_node_that_was_resumed_with_an_answer_keeps_it_across_the_questi
     async with world.opened(graphs, hook) as served:
         thread = await served.thread()
         waits = await served.run("both", HELLO, thread)
-        assert waits["status"] == "interrupted"
+        assert waits.status == "interrupted"
         run = await served.admit("both", None, thread, command={"resume": "this"})
         row = await waiting(served, run)
         if not restarts:
@@ -267,7 +267,7 @@ async def test_a_node_that_was_resumed_with_an_answer_keeps_it_across_the_questi
         async with world.opened(graphs, hook) as second:
             await approve(second, row)
             ended = await second.over(run)
-    assert (ended["status"], contents(ended)[-1]) == ("success", "this two"), ended["error"]
+    assert (ended.status, contents(ended)[-1]) == ("success", "this two"), ended.error
     assert calls.models == 3  # LangGraph runs a node again that was interrupted
 
 
@@ -286,8 +286,8 @@ async def test_a_node_that_swallows_the_question_fails_the_run_and_says_why(worl
     async with world.opened(graphs, (about("pay"), "before_tool_call")) as served:
         run = await served.admit("careless", HELLO, await served.thread())
         ended = await served.over(run)
-        assert (ended["status"], ended["error_type"]) == ("error", "SwallowedError")
-        assert "GraphBubbleUp" in ended["error"]
+        assert (ended.status, ended.error_type) == ("error", "SwallowedError")
+        assert "GraphBubbleUp" in ended.error
         assert (calls.tools, await questions(served, run)) == ([], [])
 
 
@@ -307,7 +307,7 @@ async def test_a_question_inside_a_tool_is_waited_for_where_it_is(world):
     async with world.opened(graphs, (asks(), "before_llm_call")) as served:
         run = await served.admit("use", HELLO, await served.thread())
         row = await asked(served, run)
-        assert (await served.row(run))["phase"] == "running"
+        assert (await served.row(run)).phase == "running"
         await approve(served, row)
         ended = await served.over(run)
         assert (contents(ended)[-1], calls.tools) == ("heard hm", ["hm"])
@@ -319,9 +319,9 @@ async def test_a_run_that_keeps_no_steps_is_waited_for_where_it_is(world):
     async with world.opened(graphs, (asks(), "before_llm_call")) as served:
         run = await served.admit("agent", HELLO, await served.thread(), durability="exit")
         row = await asked(served, run)
-        assert (await served.row(run))["phase"] == "running"
+        assert (await served.row(run)).phase == "running"
         await approve(served, row)
-        assert (await served.over(run))["status"] == "success"
+        assert (await served.over(run)).status == "success"
 
 
 async def test_a_graph_that_waits_is_cancelled_and_its_thread_is_free(world):
@@ -331,11 +331,11 @@ async def test_a_graph_that_waits_is_cancelled_and_its_thread_is_free(world):
         thread = await served.thread()
         run = await served.admit("agent", HELLO, thread)
         await waiting(served, run)
-        await served.service.cancel(run["run_id"], "interrupt")
+        await served.service.cancel(run.run_id, "interrupt")
         ended = await served.over(run)
-        assert (ended["phase"], ended["usage"] is None) == ("cancelled", False)
+        assert (ended.phase, ended.usage is None) == ("cancelled", False)
         again = await served.admit("agent", HELLO, thread)
-        assert (await waiting(served, again))["run_id"] == again["run_id"]
+        assert (await waiting(served, again)).run_id == again.run_id
 
 
 async def test_a_graph_that_waits_is_rolled_back_with_all_that_it_did(world):
@@ -345,7 +345,7 @@ async def test_a_graph_that_waits_is_rolled_back_with_all_that_it_did(world):
         thread = await served.thread()
         run = await served.admit("agent", HELLO, thread)
         await waiting(served, run)
-        await served.service.cancel(run["run_id"], "rollback")
+        await served.service.cancel(run.run_id, "rollback")
         with pytest.raises(NotFoundError, match="rolled back"):
             await served.over(run)
         assert await served.state("agent", thread) == {}
@@ -391,12 +391,14 @@ async def test_no_code_is_called_by_what_is_read_of_a_run_that_was_left(world, t
     async with world.opened(graphs, (about("pay"), "before_tool_call")) as served:
         run = await served.admit("one", HELLO, await served.thread())
         row = await waiting(served, run)
-        kept = (await served.row(run))["kept"]
+        kept = (await served.row(run)).suspended_state
         for call, value in zip(kept["memo"]["calls"], given, strict=True):
             call["given"] = value
-        await served.write(lambda tx: runs.change(tx, run["run_id"], kept=jsons.dumps(kept)))
+        await served.write(
+            lambda tx: runs.update_run(tx, run.run_id, suspended_state=jsons.dumps(kept))
+        )
         await approve(served, row)
-        assert (await served.over(run))["status"] == "success"
+        assert (await served.over(run)).status == "success"
         assert not folder.exists()
         assert len(calls.tools) == len(given) + 1
 
@@ -407,11 +409,13 @@ async def test_a_run_is_not_entered_with_a_memo_that_its_runner_did_not_hand_in(
     async with world.opened(graphs, (about("pay"), "before_tool_call")) as served:
         run = await served.admit("agent", HELLO, await served.thread())
         row = await waiting(served, run)
-        kept = bind_memo("another run", 1, (await served.row(run))["kept"])
-        await served.write(lambda tx: runs.change(tx, run["run_id"], kept=jsons.dumps(kept)))
+        kept = sign_snapshot("another run", 1, (await served.row(run)).suspended_state)
+        await served.write(
+            lambda tx: runs.update_run(tx, run.run_id, suspended_state=jsons.dumps(kept))
+        )
         await approve(served, row)
         ended = await served.over(run)
-        assert (ended["status"], ended["error_type"]) == ("error", "MemoError")
+        assert (ended.status, ended.error_type) == ("error", "SnapshotError")
         assert calls.tools == []
 
 
@@ -420,9 +424,9 @@ def test_a_journal_reads_no_pickles_and_no_constructors_in_json(tmp_path):
     built = {"lc": 2, "type": "constructor", "id": ["os", "mkdir"], "args": [folder]}
     forms = {"pickle": pickle.dumps(Reduced(folder)), "json": json.dumps(built).encode()}
     for kind, data in forms.items():
-        slot = Slot("task", "root", str, None)
+        slot = JournalEntry("task", "root", str, None)
         with pytest.raises(ValueError, match=f"no data of the kind '{kind}'"):
-            slot.recall({"given": [kind, base64.b64encode(data).decode()], "over": True})
+            slot.restore({"given": [kind, base64.b64encode(data).decode()], "over": True})
     assert [*tmp_path.iterdir()] == []
 
 
@@ -447,7 +451,7 @@ async def test_a_run_waits_in_place_where_a_call_gave_what_only_its_own_code_can
     async with world.opened(graphs, hook) as served:
         run = await served.admit("both", HELLO, await served.thread())
         row = await asked(served, run)
-        assert (await served.row(run))["phase"] == "running"
+        assert (await served.row(run)).phase == "running"
         await approve(served, row)
         assert contents(await served.over(run))[-1] == "till paid bill"
         assert calls.tools == [("count", "till"), ("pay", "bill")]

@@ -76,13 +76,13 @@ async def test_a_loop_is_left_at_every_point_and_goes_on_after_a_restart(world, 
     async with world.opened({}, hook, agents=[bank.agent()]) as second:
         await approve(second, row)
         ended = await second.over(run)
-        assert (ended["status"], ended["output"]) == ("success", "Done.")
+        assert (ended.status, ended.output) == ("success", "Done.")
         assert bank.asked == 1
-        assert ended["usage"]["scripted"]["output_tokens"] == 2
-        values = (await second.thread_row(run["thread_id"]))["values"]["messages"]
+        assert ended.usage["scripted"]["output_tokens"] == 2
+        values = (await second.thread_row(run.thread_id)).values["messages"]
         assert [each["content"] for each in values] == ["Move 500", "Done."]
         [row] = await questions(second, run)
-        assert row["used_at"] is not None
+        assert row.used_at is not None
 
 
 async def test_tools_that_are_done_are_not_called_again(world):
@@ -95,9 +95,9 @@ async def test_tools_that_are_done_are_not_called_again(world):
     async with world.opened({}, hook, agents=[bank.agent()]) as second:
         await approve(second, row)
         ended = await second.over(run)
-        assert (ended["status"], ended["output"], ended["attempt"]) == ("success", "Done.", 2)
+        assert (ended.status, ended.output, ended.attempt) == ("success", "Done.", 2)
         assert (bank.asked, bank.made) == (2, ["till", 500])
-        values = (await second.thread_row(run["thread_id"]))["values"]["messages"]
+        values = (await second.thread_row(run.thread_id)).values["messages"]
         told = [(each["role"], each["content"]) for each in values]
         assert told == [
             ("user", "Move 500"),
@@ -119,10 +119,10 @@ async def test_several_questions_are_open_at_once_and_each_needs_its_answer(worl
         one, two = await questions(served, run)
         await deny(served, two, reason="not that one")
         left = await asked(served, run, 2, "denied")
-        assert left["approval_id"] == two["approval_id"]
+        assert left.approval_id == two.approval_id
         await approve(served, one)
         ended = await served.over(run)
-        assert ended["status"] == "success"
+        assert ended.status == "success"
         assert bank.made == [1]
 
 
@@ -132,9 +132,9 @@ async def test_an_edited_call_is_the_one_that_is_made_and_that_history_shows(wor
     async with world.opened({}, hook, agents=[bank.agent()]) as served:
         run = await served.admit("bank", PROMPT, await served.thread())
         await approve(served, await waiting(served, run), value={"args": {"amount": 5}})
-        assert (await served.over(run))["status"] == "success"
+        assert (await served.over(run)).status == "success"
         assert bank.made == [5]
-        values = (await served.thread_row(run["thread_id"]))["values"]["messages"]
+        values = (await served.thread_row(run.thread_id)).values["messages"]
         arguments = values[1]["tool_calls"][0]["function"]["arguments"]
         assert json.loads(arguments) == {"amount": 5}
 
@@ -180,8 +180,8 @@ async def test_retries_are_counted_across_the_wait(world):
         for number in range(1, 4):
             await approve(served, await waiting(served, run, number))
         ended = await served.over(run)
-        assert (ended["status"], ended["error_type"], bank.asked) == ("error", "HookFailed", 3)
-        assert "used up its 2 retries" in ended["error"]
+        assert (ended.status, ended.error_type, bank.asked) == ("error", "HookFailed", 3)
+        assert "used up its 2 retries" in ended.error
 
 
 async def test_what_hooks_made_of_the_request_before_is_not_made_again(world):
@@ -196,7 +196,7 @@ async def test_what_hooks_made_of_the_request_before_is_not_made_again(world):
     async with world.opened({}, *hooks, agents=[bank.agent()]) as served:
         run = await served.admit("bank", PROMPT)
         await approve(served, await waiting(served, run))
-        assert (await served.over(run))["status"] == "success"
+        assert (await served.over(run)).status == "success"
         assert seen == ["before_llm_call"]
 
 
@@ -205,10 +205,10 @@ async def test_a_run_that_waits_is_cancelled_and_its_usage_is_known(world):
     async with world.opened({}, (asks(), "after_llm_call"), agents=[bank.agent()]) as served:
         run = await served.admit("bank", PROMPT, await served.thread())
         await waiting(served, run)
-        await served.service.cancel(run["run_id"], "interrupt")
+        await served.service.cancel(run.run_id, "interrupt")
         ended = await served.over(run)
-        assert ended["phase"] == "cancelled"
-        assert ended["usage"]["scripted"]["output_tokens"] == 2
+        assert ended.phase == "cancelled"
+        assert ended.usage["scripted"]["output_tokens"] == 2
 
 
 async def test_a_silence_goes_on_as_the_hook_says_also_when_nobody_holds_the_run(world):
@@ -217,4 +217,4 @@ async def test_a_silence_goes_on_as_the_hook_says_also_when_nobody_holds_the_run
     async with world.opened({}, hook, agents=[bank.agent()]) as served:
         run = await served.admit("bank", PROMPT)
         ended = await served.over(run)
-        assert (ended["status"], ended["output"], bank.made) == ("success", "Done.", [])
+        assert (ended.status, ended.output, bank.made) == ("success", "Done.", [])

@@ -25,13 +25,13 @@ async def test_a_gate_of_an_agent_refuses_its_runs_alone(world):
         await served.admit("say", {"text": "x"})
     assert (refused.value.status, refused.value.detail["blocked_by"]) == (402, "own")
     ended = await served.over(await served.admit("other", {"text": "x"}))
-    assert ended["status"] == "success"
+    assert ended.status == "success"
 
 
 async def test_a_start_hook_of_an_agent_is_asked(world):
     served = await world.open({"say": chain(say)}, agents=[own("on_run_start", refuse)])
     ended = await served.over(await served.admit("say", {"text": "x"}))
-    assert (ended["phase"], ended["blocked_by"]) == ("blocked", "own")
+    assert (ended.phase, ended.blocked_by) == ("blocked", "own")
 
 
 async def test_what_nobody_ruled_on_is_not_kept_of_a_run_that_failed(world):
@@ -42,5 +42,5 @@ async def test_what_nobody_ruled_on_is_not_kept_of_a_run_that_failed(world):
     served = await world.open({"say": graph}, (redact, "on_result"))
     thread = await served.thread()
     ended = await served.over(await served.admit("say", {"text": "secret"}, thread))
-    assert (ended["status"], ended["output"]) == ("error", None)
-    assert "secret" not in str((await served.thread_row(thread))["values"])
+    assert (ended.status, ended.output) == ("error", None)
+    assert "secret" not in str((await served.thread_row(thread)).values)

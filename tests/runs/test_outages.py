@@ -9,8 +9,8 @@ from sqlalchemy import select
 from tests.pg_proxy import PostgresProxy
 
 from checkrail import Ask
-from checkrail.runs import following
-from checkrail.runs.requests import Idempotency
+from checkrail.runs.admit.requests import Idempotency
+from checkrail.runs.events import follower
 from checkrail.store import events
 from checkrail.store.tables import approvals, idempotency
 from checkrail.store.tables import runs as table
@@ -61,9 +61,7 @@ async def test_servers_keep_their_runs_when_the_database_was_away_for_longer_tha
     for gate in gates:
         gate.open.set()
     ended = [await servers[0].over(row) for row in rows]
-    assert [(row["status"], row["attempt"], row["lost"]) for row in ended] == [
-        ("success", 1, 0)
-    ] * 4
+    assert [(row.status, row.attempt, row.lost) for row in ended] == [("success", 1, 0)] * 4
     assert [gate.count for gate in gates] == [1] * 4
 
 
@@ -81,23 +79,23 @@ async def test_a_server_that_died_during_an_outage_is_found_after_it(cut_world, 
         await asyncio.sleep(2.0)
         proxy.mend()
         ended = await living.over(row)
-        assert (ended["status"], ended["attempt"], ended["lost"]) == ("success", 2, 1)
+        assert (ended.status, ended.attempt, ended.lost) == ("success", 2, 1)
         told = [event async for event in _tapped(dying, row)]
         assert told == []
         dying_proxy.mend()
 
         async def let_go():
-            return row["run_id"] not in dying.parts.live
+            return row.run_id not in dying.parts.live
 
         await until(let_go)
-        assert (await living.row(row))["attempt"] == 2
+        assert (await living.row(row)).attempt == 2
         assert (gate.count, other.count) == (1, 1)
 
 
 async def _tapped(served, row):
     """What a client of a server hears that cannot know whether a run is still its own."""
-    live = served.parts.live[row["run_id"]]
-    tap = live.tap(lambda: None)
+    live = served.parts.live[row.run_id]
+    tap = live.add_tap(lambda: None)
     tap.waiting.clear()
     live.emit("custom", (), {"late": True})
     for event in tap.waiting:
@@ -105,7 +103,7 @@ async def _tapped(served, row):
 
 
 async def test_events_of_an_outage_are_told_after_it(cut_world, monkeypatch):
-    monkeypatch.setattr(following, "_LOOK_EVERY", 0.05)
+    monkeypatch.setattr(follower, "_LOOK_EVERY", 0.05)
     world, proxy = cut_world
     gate = Gate()
     served = await world.open({"slow": gate.graph(say)}, **LEASE)
@@ -114,17 +112,17 @@ async def test_events_of_an_outage_are_told_after_it(cut_world, monkeypatch):
     batches = []
 
     async def follow():
-        async for batch in served.service.follow(row["run_id"]):
+        async for batch in served.service.follow(row.run_id):
             batches.append(batch)  # noqa: PERF401 - one at a time, as they come
 
     async def has_all_so_far():
         return batches and not batches[-1]
 
-    follower = asyncio.create_task(follow())
+    following = asyncio.create_task(follow())
     await until(has_all_so_far)
     proxy.cut()
     await asyncio.sleep(1.5)
-    live = served.parts.live[row["run_id"]]
+    live = served.parts.live[row.run_id]
     live.emit("custom", (), {"late": True})
     await asyncio.sleep(0.2)
     proxy.mend()
@@ -134,11 +132,11 @@ async def test_events_of_an_outage_are_told_after_it(cut_world, monkeypatch):
 
     await until(is_written)
     gate.open.set()
-    await asyncio.wait_for(follower, 60)
+    await asyncio.wait_for(following, 60)
     names = [event.event for batch in batches for event in batch]
     assert names.count("custom") == 1
     assert names[-1] == "end"
-    found = await served.read(lambda reads: events.after(reads, row["run_id"], 0, 1000))
+    found = await served.read(lambda reads: events.load_after(reads, row.run_id, 0, 1000))
     assert [event.event for event in found] == names
 
 
@@ -158,7 +156,7 @@ async def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_doubled(cut_wor
         proxy.lose_commits(2)
         rows += [await served.admit("say", {"text": "x"}) for _ in range(6)]
     ended = [await served.over(row) for row in rows]
-    assert {(row["status"], row["attempt"], row["lost"]) for row in ended} == {("success", 1, 0)}
+    assert {(row.status, row.attempt, row.lost) for row in ended} == {("success", 1, 0)}
     proxy.await_loss()
     found = await served.read(lambda reads: reads.execute(table.select()).fetchall())
     assert len(found) == len(rows)
@@ -181,8 +179,10 @@ async def test_times_that_machines_compare_are_the_databases(postgres_world, mon
     [kept] = await served.read(
         lambda reads: reads.execute(select(idempotency.c.created_at)).fetchall()
     )
-    times = {name: ended[name] for name in ("created_at", "due_at", "started_at", "ended_at")}
-    times |= {"owed": owed["due_at"], "kept": kept[0]} | {"due_at": row["due_at"]}
+    times = {
+        name: getattr(ended, name) for name in ("created_at", "due_at", "started_at", "ended_at")
+    }
+    times |= {"owed": owed.due_at, "kept": kept[0]} | {"due_at": row.due_at}
     assert all(abs(when - right()) < 60 for when in times.values()), times
 
 
@@ -202,4 +202,4 @@ async def test_a_question_expires_by_the_databases_clock(postgres_world, monkeyp
         )
 
     assert abs(await until(put, "the question") - right()) < 60
-    assert (await asking.over(row))["status"] == "success"
+    assert (await asking.over(row)).status == "success"

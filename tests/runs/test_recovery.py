@@ -2,12 +2,14 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, update
 
 from checkrail.store import records, runs
-from checkrail.store.rows import all_of
+from checkrail.store.records import StoredRecord
+from checkrail.store.rows import fetch_rows, select_rows
 from checkrail.store.tables import deliveries, hook_records, workers
 from checkrail.store.tables import runs as table
 
@@ -25,7 +27,7 @@ async def orphaned(world, gate, *, agents=None, lost=0, cancel=None, phase="runn
         await gate.entered.wait()
         await first.parts.log.flush()
     left = {"worker_id": DEAD, "status": "running", "phase": phase}
-    change = update(table).where(table.c.run_id == row["run_id"])
+    change = update(table).where(table.c.run_id == row.run_id)
     async with world.opened({"slow": gate.graph(say)}, capacity=0) as second:
         await second.write(lambda tx: tx.execute(change.values(**left, lost=lost, cancel=cancel)))
     gate.open.set()
@@ -40,8 +42,8 @@ async def gate():
 async def test_by_default_a_graph_goes_on_from_its_last_checkpoint(world, gate):
     row, served = await orphaned(world, gate)
     ended = await served.over(row)
-    assert (ended["status"], ended["attempt"], ended["lost"]) == ("success", 2, 1)
-    assert ended["output"]["said"] == ["x", "x passed"]
+    assert (ended.status, ended.attempt, ended.lost) == ("success", 2, 1)
+    assert ended.output["said"] == ["x", "x passed"]
     attempts = [e.data["attempt"] for e in await served.events(row) if e.event == "metadata"]
     assert attempts == [1, 2]
 
@@ -49,30 +51,30 @@ async def test_by_default_a_graph_goes_on_from_its_last_checkpoint(world, gate):
 async def test_an_agent_that_says_fail_ends_its_run_as_an_error(world, gate):
     row, served = await orphaned(world, gate, agents=[graph_agent("slow", on_crash="fail")])
     ended = await served.over(row)
-    assert (ended["status"], ended["error_type"], gate.count) == ("error", "WorkerLost", 1)
-    assert "on_crash: fail" in ended["error"]
-    assert (await served.thread_row(row["thread_id"]))["status"] == "error"
+    assert (ended.status, ended.error_type, gate.count) == ("error", "WorkerLost", 1)
+    assert "on_crash: fail" in ended.error
+    assert (await served.thread_row(row.thread_id)).status == "error"
     assert [event.event for event in await served.events(row)][-2:] == ["error", "end"]
 
 
 async def test_an_agent_that_says_restart_begins_again_from_the_input(world, gate):
     row, served = await orphaned(world, gate, agents=[graph_agent("slow", on_crash="restart")])
     ended = await served.over(row)
-    assert (ended["status"], ended["attempt"]) == ("success", 2)
-    assert ended["output"]["said"] == ["x", "x passed"]
+    assert (ended.status, ended.attempt) == ("success", 2)
+    assert ended.output["said"] == ["x", "x passed"]
 
 
 async def test_a_run_that_lost_its_worker_too_often_ends_as_an_error(world, gate):
     row, served = await orphaned(world, gate, lost=2)
     ended = await served.over(row)
-    assert (ended["status"], ended["error_type"]) == ("error", "WorkerLost")
-    assert "3 times" in ended["error"]
+    assert (ended.status, ended.error_type) == ("error", "WorkerLost")
+    assert "3 times" in ended.error
 
 
 async def test_a_run_that_was_to_be_cancelled_ends_as_cancelled(world, gate):
     row, served = await orphaned(world, gate, cancel="interrupt")
     ended = await served.over(row)
-    assert (ended["status"], ended["phase"], gate.count) == ("interrupted", "cancelled", 1)
+    assert (ended.status, ended.phase, gate.count) == ("interrupted", "cancelled", 1)
 
 
 async def test_a_run_that_was_to_be_rolled_back_is_rolled_back_by_the_next(world, gate):
@@ -83,14 +85,14 @@ async def test_a_run_that_was_to_be_rolled_back_is_rolled_back_by_the_next(world
 
     await until(gone)
     assert gate.count == 1
-    assert await served.state("slow", row["thread_id"]) == {}
+    assert await served.state("slow", row.thread_id) == {}
 
 
 async def test_a_run_whose_start_hooks_were_cut_off_is_asked_about_again(world, gate):
     row, served = await orphaned(
         world, gate, phase="starting", agents=[graph_agent("slow", on_crash="fail")]
     )
-    assert (await served.over(row))["status"] == "success"
+    assert (await served.over(row)).status == "success"
 
 
 async def test_a_worker_that_beats_keeps_its_runs_though_it_blocks(world):
@@ -102,7 +104,7 @@ async def test_a_worker_that_beats_keeps_its_runs_though_it_blocks(world):
 
     served = await world.open({"block": chain(block)}, lease=2.5, beat=0.1)
     ended = await served.run("block", {"text": "x"})
-    assert (ended["status"], ended["attempt"], ended["lost"]) == ("success", 1, 0)
+    assert (ended.status, ended.attempt, ended.lost) == ("success", 1, 0)
 
 
 async def test_a_worker_that_lost_a_run_stops_and_writes_nothing(postgres_world):
@@ -113,15 +115,15 @@ async def test_a_worker_that_lost_a_run_stops_and_writes_nothing(postgres_world)
     other.open.set()
     second = await postgres_world.open({"slow": other.graph(say)})
     gone = {"worker_id": None, "status": "pending", "phase": "ready"}
-    await second.write(lambda tx: (runs.change(tx, row["run_id"], **gone), tx.tell("work", "")))
+    await second.write(lambda tx: (runs.update_run(tx, row.run_id, **gone), tx.publish("work", "")))
     taken = await second.over(row)
-    assert (taken["status"], taken["attempt"]) == ("success", 2)
+    assert (taken.status, taken.attempt) == ("success", 2)
 
     async def let_go():
-        return row["run_id"] not in first.parts.live
+        return row.run_id not in first.parts.live
 
     await until(let_go)
-    assert (await second.row(row))["attempt"] == 2
+    assert (await second.row(row)).attempt == 2
     assert (gate.count, other.count) == (1, 1)
 
 
@@ -139,10 +141,9 @@ async def test_hook_calls_that_were_cut_off_are_closed_as_lost(world, gate):
 def _start(row, point, hook, **more):
     """Give the record of a hook call that has begun."""
     told = {"event_type": "hook_start", "hook": hook, "point": point}
-    of_run = {name: row[name] for name in ("run_id", "thread_id")}
-    kept = {"record_id": "r1", "owner": "ada", "created_at": time.time(), "record": told}
-    kept["call_id"] = hook
-    return told | of_run | kept | more
+    kept = {"record_id": "r1", "owner": "ada", "created_at": time.time(), "record": told} | more
+    of_run = {"run_id": row.run_id, "thread_id": row.thread_id}
+    return StoredRecord(**told, **of_run, **{"call_id": hook, **kept})
 
 
 async def _with_open_call(world, gate):
@@ -154,10 +155,10 @@ async def _with_open_call(world, gate):
     async with world.opened(graphs, capacity=0) as second:
         await second.write(
             lambda tx: (
-                tx.execute(insert(hook_records).values(**start)),
+                records.add(tx, [start]),
                 tx.execute(
                     update(table)
-                    .where(table.c.run_id == row["run_id"])
+                    .where(table.c.run_id == row.run_id)
                     .values(worker_id=DEAD, status="running", phase="running")
                 ),
             )
@@ -175,7 +176,7 @@ async def test_calls_after_a_run_whose_delivery_is_done_are_closed_as_lost(world
         gone["expires_at"] = time.time() - 1
         await first.write(
             lambda tx: (
-                tx.execute(insert(hook_records).values(**start)),
+                records.add(tx, [start]),
                 tx.execute(insert(workers).values(**gone)),
             )
         )
@@ -203,12 +204,12 @@ async def test_deliveries_of_a_dead_worker_are_carried_out_by_the_next(world):
         await second.write(lambda tx: _owe_by_dead(tx, row))
     third = await world.open({"say": chain(say)}, (hear, "after_run"))
     [owed] = await third.settled(row)
-    assert (owed["status"], told) == ("done", [row["run_id"]])
+    assert (owed.status, told) == ("done", [row.run_id])
 
 
 def _owe_by_dead(tx, row):
     """Leave the deliveries of a run behind as a process that was killed does."""
-    mark = update(deliveries).where(deliveries.c.run_id == row["run_id"])
+    mark = update(deliveries).where(deliveries.c.run_id == row.run_id)
     tx.execute(mark.values(status="owed", worker_id=DEAD))
     gone = {"worker_id": DEAD, "host": "gone", "pid": 1, "started_at": 0.0, "expires_at": 1.0}
     tx.execute(insert(workers).values(**gone))
@@ -224,9 +225,7 @@ async def test_a_call_of_a_living_process_is_not_ended_with_those_of_a_dead_one(
         await first.settled(row)
         theirs = _start(row, "after_run", "theirs", worker_id=DEAD)
         ours = _start(row, "after_run", "ours", worker_id="alive", record_id="r2")
-        await first.write(
-            lambda tx: (tx.execute(insert(hook_records), [theirs, ours]), _owe_by_dead(tx, row))
-        )
+        await first.write(lambda tx: (records.add(tx, [theirs, ours]), _owe_by_dead(tx, row)))
     second = await world.open({"say": chain(say)})
     await second.settled(row)
     told = [(each["hook"], each.get("failure")) for each in await second.records(row)][2:]
@@ -251,9 +250,9 @@ async def test_a_process_that_wakes_up_ends_no_call_that_was_ended_for_it(world)
 
 
 def _started(reads):
-    return all_of(reads, select(hook_records).where(hook_records.c.event_type == "hook_start"))
+    query = select_rows(StoredRecord, hook_records)
+    return fetch_rows(reads, StoredRecord, query.where(hook_records.c.event_type == "hook_start"))
 
 
 def _ended(start, kind):
-    kept = {name: value for name, value in start.items() if name != "seq"}
-    return kept | {"record_id": "late", "event_type": kind}
+    return replace(start, seq=0, record_id="late", event_type=kind)

@@ -1,13 +1,14 @@
 """Hooks at run level: at admission, at the start, on the result, and at the end."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 from checkrail.engine.outcomes import Block, Continue, Fail, RejectRun, Replace
+from checkrail.runs.admit.requests import RunRequest
 from checkrail.runs.errors import RefusedError
-from checkrail.runs.requests import RunRequest
 from checkrail.store import runs
 
 from .support import ADA, USED, Gate, ask, chain, fail, say, talk, until
@@ -40,6 +41,14 @@ async def hanging(event):
     await asyncio.sleep(60)
 
 
+async def stubborn(event):
+    """Swallow what it is cancelled by, until nobody waits for it any more."""
+    for _ in range(2):
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+    await asyncio.sleep(60)
+
+
 class Told:
     """What finish hooks were told."""
 
@@ -59,7 +68,7 @@ class Told:
 
     async def of(self, served, run):
         await served.settled(run)
-        return [(e.point, e.value) for e in self.events if e.run_id == run["run_id"]]
+        return [(e.point, e.value) for e in self.events if e.run_id == run.run_id]
 
 
 REFUSALS = {
@@ -69,6 +78,7 @@ REFUSALS = {
     "a failure": (saying(Fail("broken", status=503)), 503, "broken"),
     "a crash": (raising(KeyError("x")), 500, "failed"),
     "a late answer": (hanging, 504, "did not answer|timed out|within"),
+    "a hook that will not end": (stubborn, 504, "timed out"),
 }
 
 
@@ -80,7 +90,7 @@ async def test_a_run_is_refused_at_admission_with_a_status_and_a_reason(world, r
     with pytest.raises(RefusedError, match=reason) as refused:
         await served.admit("say", {"text": "x"}, thread)
     assert refused.value.status == status
-    assert (await served.thread_row(thread))["status"] == "idle"
+    assert (await served.thread_row(thread)).status == "idle"
 
 
 async def test_a_refused_run_is_kept_for_the_audit_and_fires_no_finish_hook(world):
@@ -92,11 +102,11 @@ async def test_a_refused_run_is_kept_for_the_audit_and_fires_no_finish_hook(worl
     with pytest.raises(RefusedError) as refused:
         await served.admit("say", {"text": "x"}, await served.thread(), after_seconds=5)
     row = await served.row(refused.value.run_id)
-    assert (row["status"], row["phase"], row["blocked_by"]) == ("error", "refused", "gate")
-    assert (row["block_reason"], row["input"]) == ("not today", {"text": "x"})
-    assert row["ended_at"] is not None
+    assert (row.status, row.phase, row.blocked_by) == ("error", "refused", "gate")
+    assert (row.block_reason, row.input) == ("not today", {"text": "x"})
+    assert row.ended_at is not None
     assert await served.owed(row) == []
-    kinds = [record["event_type"] for record in await served.records(row["run_id"])]
+    kinds = [record["event_type"] for record in await served.records(row.run_id)]
     assert kinds == ["hook_start", "hook_blocked"]
     assert told.events == []
 
@@ -107,7 +117,7 @@ async def test_a_reason_that_no_database_can_keep_as_it_is_refuses_all_the_same(
     with pytest.raises(RefusedError) as refused:
         await served.admit("say", {"text": text}, await served.thread())
     assert refused.value.status == 402
-    assert (await served.row(refused.value.run_id))["phase"] == "refused"
+    assert (await served.row(refused.value.run_id)).phase == "refused"
 
 
 async def test_a_gate_that_crashes_keeps_refusing(world):
@@ -127,23 +137,23 @@ async def test_of_a_batch_with_one_that_is_refused_none_runs(world):
     with pytest.raises(RefusedError):
         await served.service.admit(wanted, ADA)
     kept = await served.read(lambda reads: runs.search(reads, limit=10))
-    assert [(row["phase"], row["input"]["text"]) for row in kept] == [("refused", "bad")]
+    assert [(row.phase, row.input["text"]) for row in kept] == [("refused", "bad")]
 
 
 async def test_what_before_run_changes_is_what_runs_and_both_forms_are_kept(world):
     shout = continuing(lambda value: {"text": value["text"].upper()})
     served = await world.open({"say": chain(say)}, (shout, "before_run"))
     row = await served.run("say", {"text": "x"}, await served.thread())
-    assert row["output"]["said"] == ["X"]
+    assert row.output["said"] == ["X"]
     kept = await served.row(row)
-    assert (kept["input"], kept["parameters"]) == ({"text": "x"}, {"text": "X"})
+    assert (kept.input, kept.parameters) == ({"text": "x"}, {"text": "X"})
 
 
 async def test_what_before_run_redacts_is_kept_nowhere(world):
     hide = continuing(lambda value: {"text": "***"}, redacted=True)
     served = await world.open({"say": chain(say)}, (hide, "before_run"))
     row = await served.run("say", {"text": SECRET}, await served.thread())
-    assert row["output"]["said"] == ["***"]
+    assert row.output["said"] == ["***"]
     kept = [await served.row(row), await served.records(row), await served.events(row)]
     assert SECRET not in repr(kept)
 
@@ -161,9 +171,9 @@ async def test_before_run_rules_on_the_answer_of_a_resume(world):
     await served.run("ask", {"text": "x"}, thread)
     with pytest.raises(RefusedError, match="say yes"):
         await served.admit("ask", None, thread, command={"resume": "no"})
-    assert (await served.thread_row(thread))["status"] == "interrupted"
+    assert (await served.thread_row(thread)).status == "interrupted"
     row = await served.run("ask", None, thread, command={"resume": "yes"})
-    assert row["output"]["said"] == ["YES"]
+    assert row.output["said"] == ["YES"]
 
 
 async def test_start_hooks_see_and_change_what_before_run_has_made_of_the_input(world):
@@ -179,9 +189,9 @@ async def test_start_hooks_see_and_change_what_before_run_has_made_of_the_input(
     )
     row = await served.run("say", {"text": "x"}, await served.thread())
     assert seen == [{"text": "X"}]
-    assert row["output"]["said"] == ["X!"]
+    assert row.output["said"] == ["X!"]
     kept = await served.row(row)
-    assert (kept["input"], kept["parameters"]) == ({"text": "x"}, {"text": "X!"})
+    assert (kept.input, kept.parameters) == ({"text": "x"}, {"text": "X!"})
 
 
 async def test_start_hooks_see_and_change_the_answer_of_a_resume(world):
@@ -196,7 +206,7 @@ async def test_start_hooks_see_and_change_the_answer_of_a_resume(world):
     await served.run("ask", {"text": "x"}, thread)
     row = await served.run("ask", None, thread, command={"resume": "yes"})
     assert seen == [{"text": "x"}, {"resume": "yes"}]
-    assert row["output"]["said"] == ["changed"]
+    assert row.output["said"] == ["changed"]
 
 
 async def test_a_block_at_the_start_ends_the_run_as_blocked_and_the_thread_is_idle(world):
@@ -207,9 +217,9 @@ async def test_a_block_at_the_start_ends_the_run_as_blocked_and_the_thread_is_id
     )
     thread = await served.thread()
     row = await served.run("slow", {"text": "x"}, thread)
-    assert (row["status"], row["phase"], row["blocked_by"]) == ("error", "blocked", "stop")
-    assert (row["block_reason"], gate.count) == ("not now", 0)
-    assert (await served.thread_row(thread))["status"] == "idle"
+    assert (row.status, row.phase, row.blocked_by) == ("error", "blocked", "stop")
+    assert (row.block_reason, gate.count) == ("not now", 0)
+    assert (await served.thread_row(thread)).status == "idle"
     [(point, value)] = await told.of(served, row)
     assert (point, value.error, value.error_type) == ("on_run_error", "not now", "Blocked")
 
@@ -217,7 +227,7 @@ async def test_a_block_at_the_start_ends_the_run_as_blocked_and_the_thread_is_id
 async def test_a_fail_at_the_start_ends_the_run_as_an_error(world):
     served = await world.open({"say": chain(say)}, (saying(Fail("broken")), "on_run_start"))
     row = await served.run("say", {})
-    assert (row["status"], row["phase"], row["error_type"]) == ("error", "error", "HookFailed")
+    assert (row.status, row.phase, row.error_type) == ("error", "error", "HookFailed")
 
 
 async def test_what_a_start_hook_gives_stands_for_the_result(world):
@@ -227,8 +237,8 @@ async def test_what_a_start_hook_gives_stands_for_the_result(world):
     )
     thread = await served.thread()
     row = await served.run("slow", {"text": "x"}, thread)
-    assert (row["status"], row["output"], gate.count) == ("success", {"said": ["cached"]}, 0)
-    assert (await served.thread_row(thread))["status"] == "idle"
+    assert (row.status, row.output, gate.count) == ("success", {"said": ["cached"]}, 0)
+    assert (await served.thread_row(thread)).status == "idle"
     told = [(event.event, event.data) for event in await served.events(row)]
     assert ("values", {"said": ["cached"]}) in told
 
@@ -238,7 +248,7 @@ async def test_what_a_start_hook_gives_still_passes_the_hooks_on_results(world):
     hide = continuing(lambda value: {"said": ["***"]}, redacted=True)
     served = await world.open({"say": chain(say)}, (cached, "on_run_start"), (hide, "on_result"))
     row = await served.run("say", {}, await served.thread())
-    assert row["output"] == {"said": ["***"]}
+    assert row.output == {"said": ["***"]}
     assert SECRET not in repr([await served.row(row), await served.events(row)])
 
 
@@ -248,7 +258,7 @@ async def test_what_a_start_hook_gives_still_passes_the_hooks_on_results(world):
 async def test_a_start_hook_that_fails_is_recorded_and_the_run_goes_on(world, hook, kind):
     served = await world.open({"say": chain(say)}, (hook, "on_run_start", {"timeout": 0.1}))
     row = await served.run("say", {"text": "x"})
-    assert row["status"] == "success"
+    assert row.status == "success"
     last = (await served.records(row))[-1]
     assert (last["event_type"], last["failure"]) == ("hook_failed", kind)
 
@@ -258,7 +268,7 @@ async def test_a_start_hook_that_fails_and_has_to_hold_ends_the_run_as_blocked(w
         {"say": chain(say)}, (raising(KeyError("x")), "on_run_start", {"on_error": "block"})
     )
     row = await served.run("say", {"text": "x"})
-    assert (row["status"], row["phase"]) == ("error", "blocked")
+    assert (row.status, row.phase) == ("error", "blocked")
 
 
 async def reveal(state):
@@ -269,7 +279,7 @@ async def test_a_block_of_the_result_ends_the_run_as_blocked_and_shows_nothing(w
     served = await world.open({"reveal": chain(reveal)}, (saying(Block("hidden")), "on_result"))
     thread = await served.thread()
     row = await served.run("reveal", {"text": "x"}, thread)
-    assert (row["status"], row["phase"], row["output"]) == ("error", "blocked", None)
+    assert (row.status, row.phase, row.output) == ("error", "blocked", None)
     kept = [await served.row(row), await served.thread_row(thread), await served.events(row)]
     assert SECRET not in repr(kept)
 
@@ -279,8 +289,8 @@ async def test_a_result_that_a_hook_changes_is_the_output_the_values_and_the_sta
     served = await world.open({"say": chain(say)}, (hide, "on_result"))
     thread = await served.thread()
     row = await served.run("say", {"text": "x"}, thread)
-    assert row["output"]["said"] == ["***"]
-    assert (await served.thread_row(thread))["values"]["said"] == ["***"]
+    assert row.output["said"] == ["***"]
+    assert (await served.thread_row(thread)).values["said"] == ["***"]
     assert (await served.state("say", thread))["said"] == ["***"]
     values = [event.data for event in await served.events(row) if event.event == "values"]
     assert values[-1]["said"] == ["***"]
@@ -315,7 +325,7 @@ async def test_on_run_error_is_told_of_an_error_a_timeout_and_a_cancel(world):
     gate.entered.clear()
     stopped = await served.admit("slow", {"text": "y"})
     await gate.entered.wait()
-    await served.service.cancel(stopped["run_id"], "interrupt")
+    await served.service.cancel(stopped.run_id, "interrupt")
     found = []
     for row in (failed, late, await served.over(stopped)):
         [(point, value)] = await told.of(served, row)

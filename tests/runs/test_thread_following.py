@@ -12,7 +12,7 @@ async def ends(served, thread, count, after=0):
     async with asyncio.timeout(30), aclosing(served.service.follow_thread(thread, after)) as source:
         async for row, batch in source:
             if batch and batch[-1].event == "end":
-                found.append((row["run_id"], batch[-1].data["phase"]))
+                found.append((row.run_id, batch[-1].data["phase"]))
                 if len(found) == count:
                     return found
     return found
@@ -22,7 +22,7 @@ async def test_runs_are_told_one_after_the_other(world):
     served = await world.open({"say": chain(say)})
     thread = await served.thread()
     rows = [await served.run("say", {"text": str(n)}, thread) for n in range(3)]
-    assert await ends(served, thread, 3) == [(row["run_id"], "success") for row in rows]
+    assert await ends(served, thread, 3) == [(row.run_id, "success") for row in rows]
 
 
 async def test_whoever_has_the_first_run_gets_the_rest(world):
@@ -30,8 +30,8 @@ async def test_whoever_has_the_first_run_gets_the_rest(world):
     thread = await served.thread()
     first = await served.run("say", {"text": "1"}, thread)
     second = await served.run("say", {"text": "2"}, thread)
-    after = (await served.row(first))["last_seq"]
-    assert await ends(served, thread, 1, after) == [(second["run_id"], "success")]
+    after = (await served.row(first)).last_seq
+    assert await ends(served, thread, 1, after) == [(second.run_id, "success")]
 
 
 async def test_a_run_that_was_cancelled_in_the_queue_is_told_to_its_end(world):
@@ -43,12 +43,12 @@ async def test_a_run_that_was_cancelled_in_the_queue_is_told_to_its_end(world):
     queued = await served.admit("say", {"text": "y"}, thread)
     later = await served.admit("say", {"text": "z"}, thread)
     told = asyncio.create_task(ends(served, thread, 3))
-    await served.service.cancel(queued["run_id"], "interrupt")
+    await served.service.cancel(queued.run_id, "interrupt")
     gate.open.set()
     assert sorted(await told) == sorted(
         [
-            (running["run_id"], "success"),
-            (queued["run_id"], "cancelled"),
-            (later["run_id"], "success"),
+            (running.run_id, "success"),
+            (queued.run_id, "cancelled"),
+            (later.run_id, "success"),
         ]
     )

@@ -1,6 +1,7 @@
 """What a hook redacts or refuses is in no event of a run, whatever a client streams."""
 
 from dataclasses import replace
+from typing import TypedDict
 
 import pytest
 from langchain_core.language_models import BaseChatModel
@@ -13,9 +14,10 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from checkrail.engine.outcomes import Block, Continue
-from checkrail.runs.live import Limits
+from checkrail.runs.execute.live_run import EventLimits
+from checkrail.runs.graphs.requests import PROTOCOL_MODES
 
-from .support import chain, say
+from .support import Said, chain, say
 
 SECRET = "sk-12345"
 MODES = (
@@ -130,7 +132,7 @@ async def test_what_a_hook_makes_of_a_tools_result_is_all_that_is_told(lite_worl
     names = {event.event for event in everything[1]}
     assert {"values", "events", "tasks", "checkpoints", "debug", "tools"} <= names
     if hook is hide_result:
-        assert (row["status"], "***" in repr(row["output"])) == ("success", True)
+        assert (row.status, "***" in repr(row.output)) == ("success", True)
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -150,7 +152,7 @@ async def test_what_a_hook_makes_of_a_models_answer_is_all_that_is_told(lite_wor
     )
     row, everything = await told(served, "reveal", MODES)
     assert SECRET not in repr(everything)
-    assert row["output"]["messages"][-1]["content"] == "***"
+    assert row.output["messages"][-1]["content"] == "***"
 
 
 class Revealing(BaseChatModel):
@@ -181,9 +183,32 @@ async def test_a_result_that_a_hook_does_not_let_pass_is_in_no_event(lite_world,
     row = await served.run(
         "reveal", {"text": "x"}, thread, modes=(mode,), stream_mode=(mode,), stream_subgraphs=True
     )
-    assert row["phase"] == ("blocked" if hook == "blocks" else "success")
+    assert row.phase == ("blocked" if hook == "blocks" else "success")
     kept = [row, await served.events(row), await served.records(row)]
     assert SECRET not in repr([*kept, await served.thread_row(thread)])
+
+
+@pytest.mark.parametrize("modes", [("values",), ("values", "events"), tuple(PROTOCOL_MODES)])
+async def test_a_result_is_all_of_the_state_though_the_graph_returns_a_part(lite_world, modes):
+    class Returned(TypedDict):
+        text: str
+
+    async def reveal(state):
+        return {"text": "well", "said": [SECRET]}
+
+    async def rule(event):
+        shown = event.value["text"].upper()
+        return Continue({"text": shown, "said": ["***"]}, redacted=True)
+
+    builder = StateGraph(Said, output_schema=Returned).add_node(reveal)
+    graph = builder.add_edge(START, "reveal").compile()
+    served = await lite_world.open({"reveal": graph}, (rule, "on_result"))
+    thread = await served.thread()
+    row = await served.run("reveal", {"text": "x"}, thread, modes=modes, stream_mode=modes)
+    assert row.output == {"text": "WELL"}
+    kept = [row, await served.events(row), await served.records(row)]
+    assert SECRET not in repr([*kept, await served.thread_row(thread)])
+    assert await served.state("reveal", thread) == {"text": "WELL", "said": ["***"]}
 
 
 def named(name):
@@ -244,7 +269,7 @@ async def test_a_request_that_a_hook_redacts_is_not_told_as_it_was(lite_world):
     graph = chain(reply, state=MessagesState)
     served = await lite_world.open({"reply": graph}, (hide, "before_llm_call"))
     row, everything = await told(served, "reply", MODES)
-    assert row["output"]["messages"][-1]["content"] == "*** ***"
+    assert row.output["messages"][-1]["content"] == "*** ***"
     assert SECRET not in repr(everything)
 
 
@@ -269,10 +294,10 @@ async def test_a_run_that_tells_too_much_before_its_result_is_ruled_on_ends(lite
         return None
 
     served = await lite_world.open(
-        {"pour": chain(pour)}, (look, "on_result"), limits=Limits(events=50)
+        {"pour": chain(pour)}, (look, "on_result"), limits=EventLimits(events=50)
     )
     row = await served.run("pour", {"text": "x"}, modes=("custom",))
-    assert (row["status"], row["error_type"]) == ("error", "event_limit")
+    assert (row.status, row.error_type) == ("error", "event_limit")
 
 
 async def test_the_steps_before_the_last_are_told_though_a_hook_rules_on_the_result(lite_world):

@@ -89,6 +89,8 @@ def blueprints(url):
         "on_error": "continue",
         "timeout_seconds": 30,
     }
+    validate = {**webhook, "url": url.replace("/log", "/validate")}
+    nowhere = "http://127.0.0.1:9/validate"  # where nobody listens
     return {
         "data-processor": processor("input-validator", "block"),
         "data-preview": processor("input-validator", "continue"),
@@ -159,6 +161,11 @@ def blueprints(url):
                 "on_timeout": hook("audit-logger", "continue"),
                 "on_error": {"type": "http", "url": url, "on_error": "continue"},
             },
+        ),
+        "checked": function("greet", hooks={"on_run_start": validate}),
+        "unchecked": function("greet", hooks={"on_run_start": {**validate, "url": nowhere}}),
+        "unreachable": function(
+            "greet", hooks={"on_run_start": {**validate, "url": nowhere, "on_error": "block"}}
         ),
         "notified": function(
             "greet",
@@ -268,16 +275,25 @@ MODELS = """
 """
 
 
+def decide(told):
+    """What the service says of a run that is to start."""
+    if told["parameters"]["name"] == "Eve":
+        return {"action": "block", "block_reason": "Eve has no permission"}
+    return {"action": "continue", "parameters": {**told["parameters"], "name": "Ada Lovelace"}}
+
+
 class Webhooks(BaseHTTPRequestHandler):
-    """Somebody's audit service."""
+    """Somebody's service, which validates and audits."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.sent.append((dict(self.headers), json.loads(body)))
+        told = json.loads(body)
+        self.server.sent.append((dict(self.headers), told))
+        answer = json.dumps(decide(told) if self.path == "/validate" else {}).encode()
         self.send_response(200)
-        self.send_header("content-length", "2")
+        self.send_header("content-length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(b"{}")
+        self.wfile.write(answer)
 
     def log_message(self, *args): ...
 
@@ -425,6 +441,30 @@ class TestStart:
     def test_a_report_that_is_not_there_is_refused(self, http):
         made = run(http, "report-generator", report_id="R9")
         assert made["block_reason"] == "There is no such report"
+
+    def test_a_web_service_goes_on_with_enriched_parameters(self, http, webhooks):
+        made = run(http, "checked", name="Ada")
+        assert made["parameters"] == {"name": "Ada Lovelace"}
+        assert made["result_data"] == {"greeting": "Hello Ada Lovelace"}
+        [(headers, told)] = sent_for(webhooks, made)
+        assert told.keys() >= START_KEYS
+        assert (told["parameters"], told["agent_name"]) == ({"name": "Ada"}, "checked")
+        assert headers["authorization"] == "Bearer s3cret-token"
+
+    def test_a_web_service_blocks_with_its_reason(self, http):
+        made = run(http, "checked", name="Eve")
+        assert (made["phase"], made["block_reason"]) == ("blocked", "Eve has no permission")
+
+    @pytest.mark.parametrize(
+        ("agent", "status", "behaviour"),
+        [("unchecked", "success", "continue"), ("unreachable", "error", "block")],
+    )
+    def test_one_that_is_not_there_does_what_on_error_says(self, http, agent, status, behaviour):
+        made = run(http, agent, name="Ada")
+        assert made["status"] == status
+        _, failed = records_of(http, made, "on_run_start")
+        assert (failed["event_type"], failed["failure"]) == ("hook_failed", "unreachable")
+        assert failed["on_error_behavior"] == behaviour
 
 
 class TestFinish:

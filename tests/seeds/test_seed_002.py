@@ -83,6 +83,8 @@ class TestHookChain:
         ctx = await chain.execute(context())
         assert ctx.metadata["reached"] is True
         assert "'bad' at before_llm_call failed with ValueError" in caplog.text
+        (line,) = caplog.records
+        assert (line.levelname, line.exc_info[0]) == ("WARNING", ValueError)
 
     async def test_what_hooks_did_not_touch_stays_as_it_was(self):
         chain = HookChain()

@@ -12,7 +12,7 @@ import pytest
 from checkrail import Agent, AssistantMessage, ToolCall, ToolResult
 from checkrail.agent import RunFailed, ToolError
 from checkrail.engine.errors import HookRefusedError
-from checkrail.engine.points import CONTRACTS, places
+from checkrail.engine.points import CONTRACTS, find_places
 from checkrail.engine.values import AgentResponse, AssistantResponse
 from checkrail.styles import AgentEvent, AgentStatus, HookDecision
 from checkrail.testing import ScriptedModel
@@ -207,7 +207,7 @@ CONTRACTS_SUMMARY = {
 
 @pytest.mark.parametrize("event", [*CONTRACTS_SUMMARY])
 def test_each_event_has_its_contract(event):
-    (place,) = places(event)
+    (place,) = find_places(event)
     contract = CONTRACTS[place.point]
     assert (contract.value, contract.retry, contract.stop) == CONTRACTS_SUMMARY[event]
     assert contract.change

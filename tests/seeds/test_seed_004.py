@@ -24,7 +24,7 @@ from checkrail import (
     ToolCall,
 )
 from checkrail.agent import Agent
-from checkrail.engine.errors import HookRefusedError
+from checkrail.hooks import Context, HookRefusedError
 from checkrail.testing import ScriptedModel
 
 INBOUND = InboundMessage(user_id="ann", channel="web", content="hello", thread_id="t1")
@@ -61,7 +61,7 @@ class Everywhere(Hook):
     def hook_points(self):
         return [*EVENTS]
 
-    async def execute(self, event, ctx):
+    async def execute(self, event, ctx: Context):
         self.seen.append((event.value, ctx.user and ctx.user.identity, ctx.thread_id))
 
 
@@ -91,7 +91,7 @@ class Said(Hook):
     timeout = timedelta(seconds=2)
     priority = 7
 
-    async def execute(self, event, ctx): ...
+    async def execute(self, event, ctx: Context): ...
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_what_the_trait_asks_for_is_said_by_methods_or_attributes(registry, hook
     spec = registry.register(hook())
     assert (spec.name, spec.timeout, spec.priority) == ("strict", 2.0, 7)
     assert [place.point for place in spec.places] == [HookPoint.BEFORE_INBOUND]
-    (bound,) = registry.bound("before_inbound")
+    (bound,) = registry.bound_hooks("before_inbound")
     assert bound.policy == dict.fromkeys(("error", "timeout", "unreachable", "invalid"), "block")
 
 
@@ -115,14 +115,14 @@ def test_by_default_a_hook_fails_open_and_has_five_seconds(registry):
 
     spec = registry.register(Plain())
     assert spec.timeout == 5.0
-    bounds = [bound for place in spec.places for bound in registry.bound(place.point)]
+    bounds = [bound for place in spec.places for bound in registry.bound_hooks(place.point)]
     assert [bound.policy["error"] for bound in bounds] == ["continue"] * 4
 
 
 def test_at_the_start_of_a_session_a_hook_is_a_gate_and_fails_closed(registry):
     """What differs on purpose: nothing can be changed there, so a hook can only refuse."""
     registry.register(Everywhere())
-    (bound,) = registry.bound("on_session_start")
+    (bound,) = registry.bound_hooks("on_session_start")
     assert (bound.lane, bound.policy["error"]) == ("gate", "block")
 
 
@@ -164,7 +164,7 @@ async def test_hooks_run_in_the_order_of_their_priority_lower_first(registry):
         def hook_points(self):
             return ["before_inbound"]
 
-        async def execute(self, event, ctx):
+        async def execute(self, event, ctx: Context):
             seen.append(self.number)
 
     for number in (30, 10, 20):
@@ -178,7 +178,7 @@ async def test_modified_content_chains_through_the_hooks_that_follow(registry):
         def name(self):
             return "shout"
 
-        async def execute(self, event, ctx):
+        async def execute(self, event, ctx: Context):
             return Continue(event.value.content.upper())
 
     class Greet(Everywhere):
@@ -188,7 +188,7 @@ async def test_modified_content_chains_through_the_hooks_that_follow(registry):
         def priority(self):
             return 200
 
-        async def execute(self, event, ctx):
+        async def execute(self, event, ctx: Context):
             return Continue(f"{event.value.content}!")
 
     for hook in (Greet(), Shout()):
@@ -201,7 +201,7 @@ async def test_modified_content_chains_through_the_hooks_that_follow(registry):
 
 async def test_modified_content_of_a_tool_call_is_its_parameters_as_json(registry):
     class Safe(Strict):
-        async def execute(self, event, ctx):
+        async def execute(self, event, ctx: Context):
             return Continue('{"command": "ls -l"}')
 
     registry.register(Safe(), "before_tool_call")
@@ -210,7 +210,7 @@ async def test_modified_content_of_a_tool_call_is_its_parameters_as_json(registr
 
 async def test_nothing_modified_leaves_the_content(registry):
     class Pass(Strict):
-        async def execute(self, event, ctx):
+        async def execute(self, event, ctx: Context):
             return Continue()
 
     registry.register(Pass())
@@ -220,7 +220,7 @@ async def test_nothing_modified_leaves_the_content(registry):
 @pytest.mark.parametrize("way", ["return", "raise"])
 async def test_a_rejection_stops_the_chain_at_once(registry, way):
     class Bouncer(Strict):
-        async def execute(self, event, ctx):
+        async def execute(self, event, ctx: Context):
             if way == "return":
                 return Block("not today")
             raise Reject("not today")
@@ -248,7 +248,7 @@ async def test_the_failure_mode_decides_what_a_failure_or_a_timeout_does(
         def timeout(self):
             return timedelta(milliseconds=20)
 
-        async def execute(self, event, ctx):
+        async def execute(self, event, ctx: Context):
             if failing == "error":
                 raise RuntimeError("broken")
             await asyncio.sleep(60)
@@ -267,7 +267,7 @@ async def test_the_end_of_a_session_tells_all_its_threads(registry):
         def hook_points(self):
             return ["on_session_end"]
 
-        async def execute(self, event, ctx):
+        async def execute(self, event, ctx: Context):
             seen.extend(event.value.thread_ids)
 
     registry.register(Summaries())
@@ -275,8 +275,9 @@ async def test_the_end_of_a_session_tells_all_its_threads(registry):
     assert seen == ["t1", "t2"]
 
 
+@pytest.mark.parametrize("way", ["a scope", "an id"])
 @pytest.mark.parametrize(("run_id", "context"), [(None, "chat"), ("job-7", "job-7")])
-async def test_a_tool_call_is_of_a_chat_or_of_a_job(registry, run_id, context):
+async def test_a_tool_call_is_of_a_chat_or_of_a_job(registry, way, run_id, context):
     def look() -> str:
         """Look."""
         return "fine"
@@ -285,6 +286,9 @@ async def test_a_tool_call_is_of_a_chat_or_of_a_job(registry, run_id, context):
     registry.register(hook, "before_tool_call")
     call = ToolCall("1", "look", {})
     agent = Agent(ScriptedModel([call, "done"]), tools=[look])
-    await agent.run("go", scope=registry.scope(run_id=run_id))
+    if way == "a scope":
+        await agent.run("go", scope=registry.scope(run_id=run_id))
+    else:
+        await agent.run("go", scope=registry.scope(), **({"run_id": run_id} if run_id else {}))
     ((seen, *_),) = hook.seen
     assert (seen.name, seen.context) == ("look", context)

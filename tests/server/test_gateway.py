@@ -20,6 +20,7 @@ PROJECT = """
           block: Transfers need the finance desk
     gateway:
       body_bytes: 5000
+      blocked_tool: text
       upstreams:
         here: {{ url: "{url}", format: [chat, messages, responses], retries: 0{more} }}
 """
@@ -85,7 +86,8 @@ def test_with_keys_members_may_call_it_and_no_upstream_sees_their_keys(served, p
     assert provider.requests == []
     assert status(CHAT, authorization=f"Bearer {keys['member']}") == 200
     assert status(MESSAGES, **{"x-api-key": keys["member"]}) == 200
-    assert status("/v1/files", **{"x-api-key": keys["member"], "api-key": "sk-caller"}) == 200
+    assert status("/v1/files", **{"x-api-key": keys["member"]}) == 403  # the team's, not theirs
+    assert status(CHAT, **{"x-api-key": keys["member"], "api-key": "sk-caller"}) == 200
     assert provider.last.header("api-key") == "sk-caller"
     assert "crk_" not in str([request.headers for request in provider.requests])
 

@@ -6,14 +6,16 @@ import sys
 
 import pytest
 
+from .harness import free_port
+
 SERVED = """
 import asyncio, gc, json, sys
 from pathlib import Path
 
 import httpx
 
-from checkrail.server.app import build
-from checkrail.server.opening import open_services
+from checkrail.server.app import build_app
+from checkrail.server.startup import open_services
 from checkrail.server.project import Project
 
 HEAVY = ("aiohttp", "cel.cli", "langchain_core", "langgraph.pregel", "langgraph_sdk")
@@ -29,7 +31,7 @@ async def main():
     async with open_services(Project(Path("checkrail.yaml"))) as services:
         told["started"] = loaded()
         told["files"] = sorted(file.name for file in Path(".checkrail").glob("*.db"))
-        transport = httpx.ASGITransport(build(services))
+        transport = httpx.ASGITransport(build_app(services))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             ran = {"agent_name": "support", "parameters": {"prompt": "hello"}}
             ran["execution_mode"] = "sync"
@@ -58,6 +60,45 @@ async def main():
 asyncio.run(main())
 """
 
+STARTED = """
+import gc, json, os, signal, sys, threading, time, urllib.error, urllib.request
+
+from checkrail.cli import main
+
+rounds = []
+
+
+def note(phase, info):
+    if phase == "start":
+        seen = range(info["generation"] + 1)
+        rounds.append(sum(len(gc.get_objects(generation=each)) for each in seen))
+
+
+def tell():
+    while True:
+        try:
+            urllib.request.urlopen("http://127.0.0.1:{port}/ok")
+            break
+        except OSError:
+            time.sleep(0.05)
+    from checkrail.server.routes import ROUTERS
+
+    heavy = ("alembic", "langgraph.pregel", "aiohttp")
+    routes = [route for _, router in ROUTERS for route in router.routes]
+    print(json.dumps({{
+        "loaded": [name for name in heavy if name in sys.modules],
+        "prepared": [route.path for route in routes if "prepared" in vars(route)],
+        "largest": max(rounds),
+    }}), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+gc.callbacks.append(note)
+threading.Thread(target=tell, daemon=True).start()
+sys.argv = ["checkrail", "serve", "--port", "{port}"]
+main()
+"""
+
 PROJECT = """
 agents:
   support: { model: { provider: scripted, replies: [It is on its way.] } }
@@ -66,10 +107,10 @@ hooks:
 """
 
 
-def served(folder, project):
+def served(folder, project, code=SERVED):
     (folder / "checkrail.yaml").write_text(project, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", SERVED],
+        [sys.executable, "-c", code],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -112,9 +153,18 @@ def test_what_graphs_have_left_is_opened_and_a_gateway_of_the_file_is_made(tmp_p
     assert again["answer"] == "It is on its way."
 
 
+def test_a_server_that_is_started_again_does_only_what_it_needs_to_answer(tmp_path):
+    code = STARTED.format(port=free_port())
+    assert "alembic" in served(tmp_path, PROJECT, code)["loaded"]  # the tables are made
+    again = served(tmp_path, PROJECT, code)
+    assert again["loaded"] == []
+    assert again["prepared"] == ["/ok"]
+    assert again["largest"] < 20_000, "the collector went through what was loaded"
+
+
 def test_a_runner_without_graphs_loads_no_graph_library():
     heavy = '{"aiohttp", "fastapi", "langchain_core", "langgraph.pregel", "langsmith"}'
-    code = f"import checkrail.runner.process, sys; print(sorted({heavy} & sys.modules.keys()))"
+    code = f"import checkrail.runner.runner, sys; print(sorted({heavy} & sys.modules.keys()))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )

@@ -15,7 +15,7 @@ def configured():
     handlers, level = [*root.handlers], root.level
     pool = logging.getLogger("psycopg.pool")
     kept.append((pool, pool.level))
-    yield logs.configure
+    yield logs.configure_logging
     root.handlers[:] = handlers
     root.setLevel(level)
     for logger, before in kept:
@@ -29,5 +29,5 @@ def configured():
 def test_libraries_say_no_more_than_was_asked_for(configured, level, libraries):
     configured(level, terminal=False)
     assert logging.getLogger("checkrail").getEffectiveLevel() == getattr(logging, level.upper())
-    for name in ("uvicorn", "httpx2", "watchfiles"):
+    for name in ("uvicorn", "httpx2", "watchfiles", "aiosqlite", "psycopg"):
         assert logging.getLogger(name).getEffectiveLevel() == getattr(logging, libraries)

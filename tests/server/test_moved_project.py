@@ -11,7 +11,7 @@ agents:
 
 GRAPH = """
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum, StrEnum
 from typing import NamedTuple, TypedDict
 
 from langgraph.graph import START, StateGraph
@@ -22,6 +22,14 @@ from pydantic import BaseModel
 class Size(Enum):
     SMALL = "s"
     LARGE = "l"
+
+
+class Label(StrEnum):
+    FRAGILE = "fragile"
+
+
+class Level(IntEnum):
+    HIGH = 2
 
 
 @dataclass
@@ -47,20 +55,24 @@ class Basket:
 class State(TypedDict, total=False):
     basket: Basket
     size: Size
+    label: Label
+    level: Level
     price: Price
     seen: list[str]
 
 
 def fill(state: State) -> State:
     basket = Basket([Item(name="tea", size=Size.LARGE)], Address("Ghent"))
-    return {"basket": basket, "size": Size.SMALL, "price": Price(7)}
+    rest = {"size": Size.SMALL, "label": Label.FRAGILE, "level": Level.HIGH, "price": Price(7)}
+    return {"basket": basket, **rest}
 
 
 def confirm(state: State) -> State:
     answer = interrupt("Shall it be sent?")
     basket = state["basket"]
     kinds = [basket, basket.address, basket.items[0], basket.items[0].size, state["size"]]
-    names = [type(each).__name__ for each in [*kinds, state["price"]]]
+    kinds += [state["label"], state["level"], state["price"]]
+    names = [type(each).__name__ for each in kinds]
     assert state["size"] is Size.SMALL
     return {"seen": [*names, basket.address.city, str(state["price"].amount), answer]}
 
@@ -75,7 +87,7 @@ graph = (
 )
 """
 
-SEEN = ["Basket", "Address", "Item", "Size", "Size", "Price", "Ghent", "7", "yes"]
+KINDS = ["Basket", "Address", "Item", "Size", "Size", "Label", "Level", "Price"]
 
 
 @pytest.fixture(params=["./order.py", "./shop/order.py", "./web-shop/order.py"])
@@ -101,7 +113,7 @@ async def test_a_graph_goes_on_in_another_folder(project, database, serve, tmp_p
     second = serve(database, config=moved / "checkrail.yaml").start()
     async with second.client() as client:
         result = await client.runs.wait(thread, "order", command={"resume": "yes"})
-        assert result["seen"] == SEEN
+        assert result["seen"] == [*KINDS, "Ghent", "7", "yes"]
         history = await client.threads.get_history(thread)
         assert [state["next"] for state in history] == [[], ["confirm"], ["fill"], ["__start__"]]
         assert "plain data" not in second.output()

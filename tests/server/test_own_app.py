@@ -6,9 +6,9 @@ import sqlite3
 import httpx
 import pytest
 
-from checkrail.server.app import build
-from checkrail.server.opening import open_services
+from checkrail.server.app import build_app
 from checkrail.server.project import Project
+from checkrail.server.startup import open_services
 
 CONFIG = """
 data_dir: {folder}/data
@@ -107,7 +107,9 @@ async def opened(tmp_path):
             project = Project(file)
             services = await stack.enter_async_context(open_services(project, dev=dev))
             path = project.loaded.server.http.app
-            app = build(services, project.loaded.load_object(path, "http.app") if path else None)
+            app = build_app(
+                services, project.loaded.load_object(path, "http.app") if path else None
+            )
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
             return await stack.enter_async_context(client)

@@ -3,9 +3,9 @@
 import pytest
 
 from checkrail.config import ConfigError, load
-from checkrail.runner.projects import RunnerProject
-from checkrail.server.opening import open_services
+from checkrail.runner.project import RunnerProject
 from checkrail.server.project import Project
+from checkrail.server.startup import open_services
 
 CONFIG = """
 data_dir: {folder}/data
@@ -74,7 +74,7 @@ async def test_a_server_builds_them(file):
 async def test_a_runner_builds_them(file):
     file.write_text(f"{file.read_text()}database: sqlite:///{file.parent}/state.db\n")
     project = RunnerProject(file)
-    async with project.opened():
+    async with project.open_storage():
         assert await kinds(project.graphs) == [("Fact", 1), ("Other", 2)]
 
 

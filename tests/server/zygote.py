@@ -160,7 +160,7 @@ IMPORTED = (
     "checkrail.cli.runner",
     "checkrail.cli.runs",
     "checkrail.cli.serve",
-    "checkrail.cli.serving",
+    "checkrail.cli.server_startup",
     "checkrail.cli.with_command",
     "checkrail.config.yaml_text",
     "checkrail.server.app",

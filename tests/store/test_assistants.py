@@ -1,9 +1,11 @@
 """Assistants and their versions, on each database in turn."""
 
+from dataclasses import replace
+
 import pytest
 
 from checkrail.store import assistants
-from checkrail.store.assistants import Wanted
+from checkrail.store.assistants import Assistant, AssistantQuery
 from checkrail.store.rows import Page
 
 
@@ -29,20 +31,20 @@ def add(tx):
             **more,
         }
         made.append(row)
-        return assistants.add(tx, row)
+        return assistants.add(tx, Assistant(**row))
 
     return add
 
 
 def ids(rows):
-    return [row["assistant_id"] for row in rows]
+    return [row.assistant_id for row in rows]
 
 
 def test_an_id_is_taken_once(tx, add):
     assert add("a", name="first")
     assert not add("a", name="second")
-    assert assistants.get(tx, "a")["name"] == "first"
-    assert [row["name"] for row in assistants.versions(tx, "a")] == ["first"]
+    assert assistants.get(tx, "a").name == "first"
+    assert [row.name for row in assistants.versions(tx, "a")] == ["first"]
     assert assistants.get(tx, "b") is None
 
 
@@ -55,33 +57,33 @@ def test_what_is_kept_is_read_as_it_was(tx, add):
     }
     add("a", **told)
     row = assistants.get(tx, "a")
-    assert {name: row[name] for name in told} == told
-    version = assistants.version(tx, "a", 1)
-    assert {name: version[name] for name in told} == told
+    assert {name: getattr(row, name) for name in told} == told
+    version = assistants.get_version(tx, "a", 1)
+    assert {name: getattr(version, name) for name in told} == told
     assert assistants.lock(tx, "a") == row
 
 
 def test_a_revision_is_the_newest_version_and_numbers_are_never_given_twice(tx, add):
     add("a", metadata={"n": 1})
     row = assistants.get(tx, "a")
-    second = assistants.revise(tx, {**row, "metadata": {"n": 2}}, 10.0)
-    assert (second["version"], second["updated_at"], second["created_at"]) == (2, 10.0, 0.0)
-    back = assistants.use(tx, {**second, "metadata": {"n": 1}}, 1, 11.0)
+    second = assistants.add_version(tx, replace(row, metadata={"n": 2}), 10.0)
+    assert (second.version, second.updated_at, second.created_at) == (2, 10.0, 0.0)
+    back = assistants.use_version(tx, replace(second, metadata={"n": 1}), 1, 11.0)
     assert assistants.get(tx, "a") == back
-    third = assistants.revise(tx, back, 12.0)
-    assert third["version"] == 3
-    assert [row["version"] for row in assistants.versions(tx, "a")] == [3, 2, 1]
-    assert assistants.version(tx, "a", 4) is None
+    third = assistants.add_version(tx, back, 12.0)
+    assert third.version == 3
+    assert [row.version for row in assistants.versions(tx, "a")] == [3, 2, 1]
+    assert assistants.get_version(tx, "a", 4) is None
 
 
 def test_versions_are_paged_and_found_by_their_metadata(tx, add):
     add("a", metadata={"n": 1})
     row = assistants.get(tx, "a")
     for n in (2, 3):
-        row = assistants.revise(tx, {**row, "metadata": {"n": n}}, float(n))
+        row = assistants.add_version(tx, replace(row, metadata={"n": n}), float(n))
 
     def numbers(*args, **options):
-        return [row["version"] for row in assistants.versions(tx, "a", *args, **options)]
+        return [row.version for row in assistants.versions(tx, "a", *args, **options)]
 
     assert numbers(limit=2) == [3, 2]
     assert numbers(limit=2, offset=2) == [1]
@@ -91,10 +93,10 @@ def test_versions_are_paged_and_found_by_their_metadata(tx, add):
 
 def test_a_description_is_changed_where_the_first_version_is(tx, add):
     add("a", description="old")
-    assistants.describe(tx, "a", "new", 5.0)
+    assistants.update_description(tx, "a", "new", 5.0)
     row = assistants.get(tx, "a")
-    assert (row["description"], row["version"], row["updated_at"]) == ("new", 1, 5.0)
-    assert assistants.version(tx, "a", 1)["description"] == "new"
+    assert (row.description, row.version, row.updated_at) == ("new", 1, 5.0)
+    assert assistants.get_version(tx, "a", 1).description == "new"
 
 
 def test_those_of_the_server_are_everybodys_and_the_rest_their_owners(tx, add):
@@ -102,10 +104,10 @@ def test_those_of_the_server_are_everybodys_and_the_rest_their_owners(tx, add):
     add("b", owner="ann")
     add("c", owner="bob")
     page = Page()
-    assert ids(assistants.search(tx, Wanted(), page)) == ["c", "b", "a"]
-    assert ids(assistants.search(tx, Wanted(owner="ann"), page)) == ["b", "a"]
-    assert assistants.count(tx, Wanted(owner="bob")) == 2
-    assert assistants.count(tx, Wanted(owner="eve")) == 1
+    assert ids(assistants.search(tx, AssistantQuery(), page)) == ["c", "b", "a"]
+    assert ids(assistants.search(tx, AssistantQuery(owner="ann"), page)) == ["b", "a"]
+    assert assistants.count(tx, AssistantQuery(owner="bob")) == 2
+    assert assistants.count(tx, AssistantQuery(owner="eve")) == 1
 
 
 def test_a_search_takes_all_that_is_said_together(tx, add):
@@ -114,7 +116,7 @@ def test_a_search_takes_all_that_is_said_together(tx, add):
     add("c", name="other", metadata={"team": "red", "$or": 1})
 
     def found(**wanted):
-        return ids(assistants.search(tx, Wanted(**wanted), Page("name", "asc")))
+        return ids(assistants.search(tx, AssistantQuery(**wanted), Page("name", "asc")))
 
     assert found(name="SURE") == ["a", "b"]
     assert found(name="0%") == ["a"]
@@ -134,7 +136,9 @@ def test_a_page_is_in_the_order_that_was_asked_for_whatever_is_equal(tx, add, fi
 
     def pages(order):
         asked = (Page(field, order, 3, offset) for offset in (0, 3))
-        return [name for page in asked for name in ids(assistants.search(tx, Wanted(), page))]
+        return [
+            name for page in asked for name in ids(assistants.search(tx, AssistantQuery(), page))
+        ]
 
     by_age = field in ("created_at", "updated_at")
     assert pages("asc") == (["b", "d", "a", "c"] if by_age else ["a", "b", "c", "d"])

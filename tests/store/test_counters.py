@@ -14,9 +14,9 @@ from sqlalchemy import event, func, select
 from checkrail.builtin.counters import MemoryCounters
 from checkrail.store import counters
 from checkrail.store.counters import PARTS, Hit
-from checkrail.store.counting import StoredCounters, counting
 from checkrail.store.database import Database
 from checkrail.store.engines import sqlite_url
+from checkrail.store.shared_counters import StoredCounters, open_counters
 from checkrail.store.tables import counters as table
 
 NOW = 1_700_000_000.0
@@ -27,7 +27,7 @@ def row(key="k", amount=1.0, start=NOW, expires_at=NOW + 100):
 
 
 def hit(tx, key="k", limit=2, per=10.0, at=0.0):
-    (answer,) = counters.hit(tx, [Hit(key, limit, per)], NOW + at)
+    (answer,) = counters.count_hits(tx, [Hit(key, limit, per)], NOW + at)
     return answer
 
 
@@ -55,13 +55,13 @@ def key():
 def test_amounts_are_added_up_by_key_and_window(tx):
     counters.add(tx, [row("a", 2.5), row("b", 1.0), row("a", 0.5), row("a", 9.0, NOW + 60)])
     counters.add(tx, [row("a", 4.0)])
-    assert counters.amounts(tx, ["b", "a", "c"], NOW) == [1.0, 7.0, 0.0]
-    assert counters.amounts(tx, ["a"], NOW + 60) == [9.0]
+    assert counters.load_amounts(tx, ["b", "a", "c"], NOW) == [1.0, 7.0, 0.0]
+    assert counters.load_amounts(tx, ["a"], NOW + 60) == [9.0]
 
 
 def test_nothing_to_add_is_nothing_to_do(tx):
     counters.add(tx, [])
-    assert counters.amounts(tx, [], NOW) == []
+    assert counters.load_amounts(tx, [], NOW) == []
 
 
 def test_old_windows_are_forgotten_a_few_at_a_time(tx):
@@ -70,7 +70,7 @@ def test_old_windows_are_forgotten_a_few_at_a_time(tx):
     assert counters.forget_expired(tx, NOW, 3) == 3
     assert counters.forget_expired(tx, NOW, 3) == 2
     assert counters.forget_expired(tx, NOW, 3) == 0
-    assert counters.amounts(tx, ["new"], NOW) == [1.0]
+    assert counters.load_amounts(tx, ["new"], NOW) == [1.0]
 
 
 def test_what_is_added_to_is_kept_longer(tx):
@@ -87,7 +87,7 @@ def test_hits_are_let_through_up_to_the_limit(tx):
 
 def test_several_hits_at_once_are_counted_one_by_one(tx):
     hits = [Hit("a", 2, 10.0), Hit("b", 1, 10.0), Hit("a", 2, 10.0), Hit("a", 2, 10.0)]
-    answers = counters.hit(tx, hits, NOW)
+    answers = counters.count_hits(tx, hits, NOW)
     assert [let for let, _ in answers] == [True, True, True, False]
 
 
@@ -223,5 +223,5 @@ async def test_memory_and_database_answer_alike(url, key):
 async def test_a_process_without_a_server_counts_in_a_database_that_it_makes(tmp_path):
     url = sqlite_url(tmp_path / "checkrail.db")
     for expected in (True, False):
-        with counting(url) as store:
+        with open_counters(url) as store:
             assert (await store.hit("k", 1, 3600.0, 0.0))[0] is expected

@@ -1,8 +1,11 @@
 """Crons, on each database in turn."""
 
+from dataclasses import replace
+
 import pytest
 
 from checkrail.store import crons
+from checkrail.store.crons import Cron
 from checkrail.store.rows import Page
 
 
@@ -28,6 +31,7 @@ def add(tx):
             "metadata": {},
             "next_run_at": 100.0,
             "occurrence": None,
+            "worker_id": None,
             "lost": 0,
             "end_at": None,
             "last_error": None,
@@ -37,14 +41,14 @@ def add(tx):
             **more,
         }
         made.append(row)
-        crons.add(tx, row)
-        return row
+        crons.add(tx, Cron(**row))
+        return Cron(**row)
 
     return add
 
 
 def ids(rows):
-    return [row["cron_id"] for row in rows]
+    return [row.cron_id for row in rows]
 
 
 def test_what_is_kept_is_read_as_it_was(tx, add):
@@ -56,9 +60,9 @@ def test_what_is_kept_is_read_as_it_was(tx, add):
 
 def test_what_is_changed_is_changed_and_the_rest_kept(tx, add):
     row = add("a")
-    assert crons.change(tx, "a", enabled=False, next_run_at=None)
-    assert crons.get(tx, "a") == {**row, "enabled": False, "next_run_at": None}
-    assert not crons.change(tx, "b", enabled=False)
+    assert crons.update_cron(tx, "a", enabled=False, next_run_at=None)
+    assert crons.get(tx, "a") == replace(row, enabled=False, next_run_at=None)
+    assert not crons.update_cron(tx, "b", enabled=False)
 
 
 def test_those_are_due_whose_time_has_come_the_earliest_first(tx, add):
@@ -67,16 +71,38 @@ def test_those_are_due_whose_time_has_come_the_earliest_first(tx, add):
     add("now", next_run_at=20.0)
     add("off", next_run_at=10.0, enabled=False)
     add("never", next_run_at=None)
-    assert ids(crons.due(tx, 20.0)) == ["early", "now"]
-    assert ids(crons.due(tx, 20.0, most=1)) == ["early"]
-    assert crons.due(tx, 9.0) == []
-    assert crons.next_due(tx) == 10.0
+    assert ids(crons.lock_due(tx, "me", 20.0)) == ["early", "now"]
+    assert ids(crons.lock_due(tx, "me", 20.0, most=1)) == ["early"]
+    assert crons.lock_due(tx, "me", 9.0) == []
+    assert crons.next_due(tx, "me") == 10.0
+
+
+def test_what_another_worker_asks_for_waits_and_what_it_left_behind_is_due(tx, add):
+    add("its", next_run_at=10.0, occurrence=5.0, worker_id="other")
+    add("mine", next_run_at=11.0, occurrence=5.0, worker_id="me")
+    add("left", next_run_at=90.0, occurrence=5.0)
+    add("deadly", next_run_at=10.0, lost=2)
+    assert ids(crons.lock_due(tx, "me", 20.0)) == ["mine", "left"]
+    assert ids(crons.lock_due(tx, "me", 20.0, suspected=True)) == ["deadly"]
+    assert crons.next_due(tx, "me") == 11.0
+    assert ids(crons.find_orphans(tx, [], "me")) == ["its"]
+    crons.release_held(tx, "other")
+    assert ids(crons.lock_due(tx, "me", 20.0)) == ["its", "mine", "left"]
+
+
+def test_a_request_ends_unless_the_next_one_is_under_way(tx, add):
+    asked = add("a", occurrence=5.0, worker_id="me", lost=1)
+    crons.update_cron(tx, "a", occurrence=6.0)
+    crons.end_request(tx, asked, "too late")
+    assert crons.get(tx, "a") == replace(asked, occurrence=6.0)
+    crons.end_request(tx, replace(asked, occurrence=6.0), None)
+    assert crons.get(tx, "a") == replace(asked, occurrence=None, worker_id=None, lost=0)
 
 
 def test_nothing_is_next_where_nothing_is_on(tx, add):
     add("off", enabled=False)
     add("never", next_run_at=None)
-    assert crons.next_due(tx) is None
+    assert crons.next_due(tx, "me") is None
 
 
 def test_a_search_takes_all_that_is_said_together(tx, add):

@@ -10,11 +10,11 @@ from sqlalchemy.exc import IntegrityError
 from tests.pg_proxy import PostgresProxy
 
 from checkrail.engine.errors import CheckrailError
-from checkrail.engine.records import uuid7
-from checkrail.store.database import Database, _Batches, opened
+from checkrail.store.database import Database, _Batches, open_database
 from checkrail.store.engines import DatabaseUrlError, open_engine, sqlite_url
 from checkrail.store.health import DatabaseUnavailableError
 from checkrail.store.tables import idempotency, workers
+from checkrail.times import uuid7
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -132,10 +132,10 @@ async def test_many_jobs_are_one_commit(database):
 async def test_others_are_told_after_the_commit_and_not_of_what_was_undone(database, told):
     def telling(tx):
         entering("a")(tx)
-        tx.tell("run", "1")
+        tx.publish("run", "1")
 
     def broken(tx):
-        tx.tell("run", "never")
+        tx.publish("run", "never")
         raise LookupError
 
     await database.write(telling)
@@ -179,15 +179,15 @@ async def test_a_reader_sees_nothing_of_a_write_that_is_under_way(database):
 
 
 async def test_a_beat_gets_through_from_any_thread(database):
-    assert await asyncio.to_thread(database.beat, entering("beat")) == "beat"
+    assert await asyncio.to_thread(database.write_at_once, entering("beat")) == "beat"
     assert await database.read(names) == ["beat"]
 
 
 def test_a_beat_does_not_wait_for_other_writes_where_two_may_write(postgres_engine):
     url = postgres_engine.url.render_as_string(hide_password=False)
-    with opened(url) as database:
+    with open_database(url) as database:
         held = Held(database)
-        assert database.beat(lambda tx: tx.execute(select(literal(1))).scalar()) == 1
+        assert database.write_at_once(lambda tx: tx.execute(select(literal(1))).scalar()) == 1
         held.let_go()
 
 
@@ -198,7 +198,7 @@ def test_the_clock_of_leases_is_that_of_the_database(database):
 
 async def test_a_database_that_drops_its_connections_is_used_again(postgres_engine):
     url = postgres_engine.url.render_as_string(hide_password=False)
-    with opened(url) as database:
+    with open_database(url) as database:
         await database.write(lambda tx: None)
         drop = text(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -221,7 +221,7 @@ async def test_a_database_that_drops_its_connections_is_used_again(postgres_engi
 async def test_two_that_wait_for_each_other_both_get_through(postgres_engine):
     """PostgreSQL ends one of two transactions that wait in a circle; it is tried again."""
     url = postgres_engine.url.render_as_string(hide_password=False)
-    with opened(url) as first, opened(url) as second:
+    with open_database(url) as first, open_database(url) as second:
         await first.write(lambda tx: tx.execute(workers.delete()))
         for name in ("x", "y"):
             await first.write(entering(name))
@@ -273,7 +273,7 @@ async def test_a_batch_whose_commit_was_not_answered_is_looked_up_and_not_done_a
 ):
     """Nobody is told that it failed, and nothing of it is done twice."""
     url = postgres_engine.url.render_as_string(hide_password=False)
-    with PostgresProxy(url) as proxy, opened(proxy.url) as database:
+    with PostgresProxy(url) as proxy, open_database(proxy.url) as database:
         await database.write(lambda tx: tx.execute(workers.delete()))
         calls = []
 
@@ -289,7 +289,7 @@ async def test_a_batch_whose_commit_was_not_answered_is_looked_up_and_not_done_a
 
 async def test_a_batch_that_did_not_get_to_its_commit_is_done_again(postgres_engine):
     url = postgres_engine.url.render_as_string(hide_password=False)
-    with PostgresProxy(url) as proxy, opened(proxy.url) as database:
+    with PostgresProxy(url) as proxy, open_database(proxy.url) as database:
         await database.write(lambda tx: tx.execute(workers.delete()))
         calls = []
 
@@ -309,7 +309,7 @@ async def test_a_job_that_ends_each_connection_is_refused_and_the_others_are_don
     postgres_engine,
 ):
     url = postgres_engine.url.render_as_string(hide_password=False)
-    with opened(url) as database:
+    with open_database(url) as database:
         await database.write(lambda tx: tx.execute(workers.delete()))
 
         def poison(tx):
@@ -327,7 +327,7 @@ async def test_a_job_that_ends_each_connection_is_refused_and_the_others_are_don
 async def test_an_outage_is_refused_in_words_and_logged_once(postgres_engine, monkeypatch, caplog):
     monkeypatch.setattr("checkrail.store.database.PATIENCE", 0.7)
     url = postgres_engine.url.render_as_string(hide_password=False)
-    with PostgresProxy(url) as proxy, opened(proxy.url) as database:
+    with PostgresProxy(url) as proxy, open_database(proxy.url) as database:
         await database.write(lambda tx: tx.execute(workers.delete()))
         proxy.cut()
         patient = asyncio.ensure_future(database.write(entering("a"), patient=True))
@@ -349,12 +349,12 @@ async def test_an_outage_is_refused_in_words_and_logged_once(postgres_engine, mo
 
 async def test_who_ends_does_not_wait_for_a_database_that_is_away(postgres_engine):
     url = postgres_engine.url.render_as_string(hide_password=False)
-    with PostgresProxy(url) as proxy, opened(proxy.url) as database:
+    with PostgresProxy(url) as proxy, open_database(proxy.url) as database:
         await database.write(lambda tx: tx.execute(workers.delete()))
         proxy.cut()
         patient = asyncio.ensure_future(database.write(entering("a"), patient=True))
         await asyncio.sleep(0.2)
-        database.hurry()
+        database.end_waiting()
         with pytest.raises(DatabaseUnavailableError):
             await patient
 
@@ -365,7 +365,7 @@ async def test_the_time_is_the_databases_however_wrong_this_machines_clock_is(
     url = postgres_engine.url.render_as_string(hide_password=False)
     right = time.time()
     monkeypatch.setattr(time, "time", lambda: right - 3600)
-    with opened(url) as database:
+    with open_database(url) as database:
         found = await database.write(lambda tx: tx.time())
         assert abs(found - right) < 60
         assert abs(database.time() - right) < 60
@@ -374,7 +374,7 @@ async def test_the_time_is_the_databases_however_wrong_this_machines_clock_is(
 async def test_an_answer_that_is_long_on_its_way_puts_no_clock_back(postgres_engine):
     """Or a run could begin before the one ended that it has waited for."""
     url = postgres_engine.url.render_as_string(hide_password=False)
-    with PostgresProxy(url) as proxy, opened(proxy.url) as late, opened(url) as other:
+    with PostgresProxy(url) as proxy, open_database(proxy.url) as late, open_database(url) as other:
         for database in (late, other):
             for _ in range(10):
                 await database.write(lambda tx: None)

@@ -6,6 +6,7 @@ import uuid
 from sqlalchemy import literal
 
 from checkrail.store import deliveries, workers
+from checkrail.store.deliveries import Delivery
 
 NOW = time.time()
 
@@ -23,12 +24,12 @@ def owe(tx, run_id=None, **more):
         "worker_id": None,
         "created_at": NOW,
     }
-    deliveries.add(tx, [row | more])
+    deliveries.add(tx, [Delivery(**row | more)])
     return delivery_id
 
 
 def claimed(tx, worker="w", most=100):
-    return [row["delivery_id"] for row in deliveries.claim(tx, worker, NOW, most)]
+    return [row.delivery_id for row in deliveries.claim(tx, worker, NOW, most)]
 
 
 def test_what_is_due_is_taken_once_and_the_oldest_first(tx):
@@ -55,17 +56,17 @@ def test_what_is_not_due_done_dead_or_held_is_not_taken(tx):
 def test_only_its_holder_settles_a_delivery_and_only_once(tx):
     [name] = [owe(tx, run_id="r")]
     claimed(tx)
-    assert not deliveries.settle(tx, name, "other", status="done")
-    assert deliveries.settle(tx, name, "w", status="done", attempts=1)
-    assert not deliveries.settle(tx, name, "w", status="dead")
+    assert not deliveries.store_result(tx, name, "other", status="done")
+    assert deliveries.store_result(tx, name, "w", status="done", attempts=1)
+    assert not deliveries.store_result(tx, name, "w", status="dead")
     [row] = deliveries.of_run(tx, "r")
-    assert (row["status"], row["attempts"], row["worker_id"]) == ("done", 1, None)
+    assert (row.status, row.attempts, row.worker_id) == ("done", 1, None)
 
 
 def test_one_that_is_tried_again_can_be_taken_by_anybody(tx):
     name = owe(tx)
     claimed(tx)
-    deliveries.settle(tx, name, "w", status="owed", due_at=NOW - 1, attempts=1)
+    deliveries.store_result(tx, name, "w", status="owed", due_at=NOW - 1, attempts=1)
     assert claimed(tx, "other") == [name]
 
 
@@ -73,7 +74,7 @@ def test_those_of_workers_that_are_gone_are_found_but_not_ones_own(tx):
     workers.add(tx, "alive", ("h", 1), literal(NOW), 30)
     workers.add(tx, "dead", ("h", 1), literal(NOW - 60), 30)
     held = {name: owe(tx, worker_id=name) for name in ("alive", "dead", "gone", "me")}
-    found = [row["delivery_id"] for row in deliveries.orphans(tx, ["dead"], "me")]
+    found = [row.delivery_id for row in deliveries.find_orphans(tx, ["dead"], "me")]
     assert sorted(found) == sorted([held["dead"], held["gone"]])
 
 
@@ -81,7 +82,7 @@ def test_a_worker_lets_go_of_all_it_holds(tx):
     names = sorted(owe(tx) for _ in range(3))
     claimed(tx)
     other = owe(tx, worker_id="other")
-    deliveries.release(tx, "w")
+    deliveries.release_held(tx, "w")
     assert sorted(claimed(tx, "next")) == names
     assert other not in names
 
@@ -97,12 +98,12 @@ def test_what_is_still_owed_outlives_its_run(tx):
     owe(tx, "r", status="done")
     owe(tx, "r", status="dead")
     left = owe(tx, "r")
-    deliveries.forget(tx, ["r"])
-    assert [row["delivery_id"] for row in deliveries.of_run(tx, "r")] == [left]
+    deliveries.remove_of_runs(tx, ["r"])
+    assert [row.delivery_id for row in deliveries.of_run(tx, "r")] == [left]
 
 
 def test_an_error_is_kept_without_what_no_database_can_keep(tx):
     name = owe(tx, "r")
     claimed(tx)
-    deliveries.settle(tx, name, "w", status="dead", last_error="a\0b \ud800")
-    assert deliveries.of_run(tx, "r")[0]["last_error"] == "ab ?"
+    deliveries.store_result(tx, name, "w", status="dead", last_error="a\0b \ud800")
+    assert deliveries.of_run(tx, "r")[0].last_error == "ab ?"

@@ -28,7 +28,7 @@ def database(file, monkeypatch):
     monkeypatch.setattr("checkrail.store.database.PATIENCE", 0.2)
     made = Database(sqlite_url(file))
     yield made
-    made.hurry()
+    made.end_waiting()
     made.close()
 
 

@@ -9,16 +9,8 @@ NOW = 1_700_000_000.0
 
 
 def key(number, **more):
-    return {
-        "key_id": f"key-{number}",
-        "digest": f"digest-{number}",
-        "name": "ci",
-        "role": "member",
-        "owner": "ann",
-        "created_at": NOW + number,
-        "revoked_at": None,
-        **more,
-    }
+    kept = {"digest": f"digest-{number}", "role": "member", "created_at": NOW + number, **more}
+    return keys.Key(key_id=f"key-{number}", name="ci", owner="ann", **kept)
 
 
 def test_a_key_is_found_by_its_digest_with_all_that_was_kept(tx):
@@ -43,7 +35,7 @@ def test_keys_are_listed_the_newest_first_and_revoked_ones_too(tx):
     for number in (2, 3, 1):
         keys.add(tx, key(number))
     keys.revoke(tx, "key-3", NOW + 10)
-    assert [row["key_id"] for row in keys.all_keys(tx)] == ["key-3", "key-2", "key-1"]
+    assert [row.key_id for row in keys.all_keys(tx)] == ["key-3", "key-2", "key-1"]
 
 
 def test_a_revoked_key_is_in_force_no_more_and_the_others_are(tx):
@@ -52,7 +44,7 @@ def test_a_revoked_key_is_in_force_no_more_and_the_others_are(tx):
     assert keys.revoke(tx, "key-1", NOW + 10) is True
     assert keys.find(tx, "digest-1") is None
     assert keys.find(tx, "digest-2") == key(2)
-    assert [row["revoked_at"] for row in keys.all_keys(tx)] == [None, NOW + 10]
+    assert [row.revoked_at for row in keys.all_keys(tx)] == [None, NOW + 10]
 
 
 def test_a_key_is_revoked_once_and_keeps_the_time(tx):

@@ -67,6 +67,15 @@ def test_a_database_of_another_version_is_refused(engine):
         migrate.check(engine)
 
 
+def test_a_database_of_an_unknown_version_is_left_as_it_is(engine):
+    migrate.upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE checkrail_version SET version_num = '9999'"))
+    with pytest.raises(OutdatedError, match=r"version 9999, which this Checkrail does not know"):
+        migrate.upgrade(engine)
+    assert migrate.version(engine) == "9999"
+
+
 def test_a_database_of_this_version_is_taken(engine):
     migrate.upgrade(engine)
     migrate.check(engine)

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from checkrail.server.auth import matches
+from checkrail.server.auth import matches_filter
 from checkrail.store import threads
-from checkrail.store.rows import MOST_TERMS, contains, holds, searchable
+from checkrail.store.rows import MOST_TERMS, contains_json, json_matches, searchable_filter
 from checkrail.store.tables import threads as table
 
 NUMBERS = st.one_of(
@@ -53,7 +53,7 @@ MANY = settings(
 def row_of(**more):
     told = {"status": "idle", "metadata": {}, "last_seq": 0, "temporary": False}
     times = {"created_at": 1.0, "updated_at": 1.0}
-    return {"thread_id": str(uuid.uuid4()), **told, **times, **more}
+    return threads.Thread(**{"thread_id": str(uuid.uuid4()), **told, **times, **more})
 
 
 def found_in(engine, condition, column="metadata", **kept):
@@ -62,7 +62,7 @@ def found_in(engine, condition, column="metadata", **kept):
         row = row_of(**kept)
         threads.add(connection, row)
         query = select(table).where(condition(connection, table.c[column]))
-        met = connection.execute(query.where(table.c.thread_id == row["thread_id"])).first()
+        met = connection.execute(query.where(table.c.thread_id == row.thread_id)).first()
         begun.rollback()
     return met is not None
 
@@ -119,9 +119,11 @@ def parts_of(draw, whole):
 @given(objects_with_filters())
 def test_both_databases_filter_as_python_does(engines, case):
     metadata, wanted = case
-    expected = matches(wanted, metadata)
+    expected = matches_filter(wanted, metadata)
     for engine in engines:
-        found = found_in(engine, lambda tx, column: holds(tx, column, wanted), metadata=metadata)
+        found = found_in(
+            engine, lambda tx, column: json_matches(tx, column, wanted), metadata=metadata
+        )
         assert found == expected, engine.dialect.name
 
 
@@ -134,7 +136,7 @@ def test_both_databases_agree_on_what_json_contains(engines, case):
         for column in ("metadata", "values"):
             found = found_in(
                 engine,
-                lambda tx, each: contains(tx, each, wanted),
+                lambda tx, each: contains_json(tx, each, wanted),
                 column,
                 metadata=whole,
                 values=whole,
@@ -147,7 +149,7 @@ def met(request):
     """Ask one database whether metadata meets a filter."""
     engine = request.getfixturevalue(f"{request.param}_engine")
 
-    def met(metadata, wanted, say=holds):
+    def met(metadata, wanted, say=json_matches):
         return found_in(engine, lambda tx, column: say(tx, column, wanted), metadata=metadata)
 
     return met
@@ -163,8 +165,8 @@ def test_values_of_other_kinds_are_never_the_same(met, one, other):
     assert met({"k": [one]}, {"k": {"$contains": one}})
     assert not met({"k": [one]}, {"k": {"$contains": other}})
     assert not met({"k": one}, {"k": {"$in": [other]}})
-    assert met({"k": {"deep": [one]}}, {"k": {"deep": [one]}}, contains)
-    assert not met({"k": {"deep": [one]}}, {"k": {"deep": [other]}}, contains)
+    assert met({"k": {"deep": [one]}}, {"k": {"deep": [one]}}, contains_json)
+    assert not met({"k": {"deep": [one]}}, {"k": {"deep": [other]}}, contains_json)
 
 
 def test_a_list_is_needed_even_where_it_has_to_contain_nothing(met):
@@ -180,9 +182,9 @@ def test_members_of_a_list_are_not_the_list(met):
 
 def test_all_that_is_wanted_of_one_member_is_in_the_same_member(met):
     kept = {"k": [{"a": 1, "b": 2}, {"a": 2, "b": 1}]}
-    assert met(kept, {"k": [{"a": 1, "b": 2}]}, contains)
-    assert not met(kept, {"k": [{"a": 1, "b": 1}]}, contains)
-    assert met(kept, {"k": [{"a": 1}, {"b": 1}]}, contains)
+    assert met(kept, {"k": [{"a": 1, "b": 2}]}, contains_json)
+    assert not met(kept, {"k": [{"a": 1, "b": 1}]}, contains_json)
+    assert met(kept, {"k": [{"a": 1}, {"b": 1}]}, contains_json)
 
 
 @pytest.mark.parametrize(
@@ -202,8 +204,8 @@ def test_what_a_filter_cannot_say_lets_nothing_through(met, wanted):
 
 
 def test_words_of_filters_are_plain_keys_where_json_is_searched(met):
-    assert met({"k": {"$eq": 1}, "$or": 2}, {"k": {"$eq": 1}, "$or": 2}, contains)
-    assert not met({"k": 1}, {"k": {"$eq": 1}}, contains)
+    assert met({"k": {"$eq": 1}, "$or": 2}, {"k": {"$eq": 1}, "$or": 2}, contains_json)
+    assert not met({"k": 1}, {"k": {"$eq": 1}}, contains_json)
 
 
 @pytest.mark.parametrize("odd", ["a\0b", "\ud800", math.nan, math.inf, 2**64, -(2**80)])
@@ -225,7 +227,7 @@ def test_values_that_hold_a_nul_do_not_spoil_a_search(engines):
         for wanted, expected in (({"n": 1}, True), ({"n": 2}, False)):
             found = found_in(
                 engine,
-                lambda tx, column, wanted=wanted: contains(tx, column, wanted),
+                lambda tx, column, wanted=wanted: contains_json(tx, column, wanted),
                 "values",
                 values={"n": 1, "odd": "a\0b", "odder": "\\u0000"},
             )
@@ -234,8 +236,10 @@ def test_values_that_hold_a_nul_do_not_spoil_a_search(engines):
 
 def test_a_thread_without_values_contains_none(engines):
     for engine in engines:
-        assert not found_in(engine, lambda tx, column: contains(tx, column, {"n": 1}), "values")
-        assert found_in(engine, lambda tx, column: contains(tx, column, {}), "values")
+        assert not found_in(
+            engine, lambda tx, column: contains_json(tx, column, {"n": 1}), "values"
+        )
+        assert found_in(engine, lambda tx, column: contains_json(tx, column, {}), "values")
 
 
 def test_as_much_can_be_searched_for_as_is_said(met):
@@ -244,8 +248,8 @@ def test_as_much_can_be_searched_for_as_is_said(met):
     for _ in range(MOST_TERMS - 1):
         value["k"] = value = {}
     for wanted in (wide, {"list": [*range(MOST_TERMS - 1)]}, deep):
-        assert searchable(wanted) is wanted
-        assert met(wanted, wanted, contains)
+        assert searchable_filter(wanted) is wanted
+        assert met(wanted, wanted, contains_json)
 
 
 @pytest.mark.parametrize(
@@ -258,4 +262,4 @@ def test_as_much_can_be_searched_for_as_is_said(met):
 )
 def test_more_than_that_is_refused(wanted):
     with pytest.raises(ValueError, match="at most 50 values"):
-        searchable(wanted)
+        searchable_filter(wanted)

@@ -37,7 +37,7 @@ def add(tx, thread=None, phase="queued", **more):
         "updated_at": NOW,
         **more,
     }
-    runs.add(tx, row)
+    runs.add(tx, runs.Run(**row), {})
     return row["run_id"]
 
 
@@ -47,7 +47,7 @@ def ended(tx, **more):
 
 def claimed(tx, most=100, *, worker="w", **more):
     found = runs.claim(tx, worker, most, NOW, fits=lambda _needs: True, **more)
-    return [row["run_id"] for row in found]
+    return [row.run_id for row in found]
 
 
 @pytest.fixture
@@ -75,10 +75,10 @@ def test_any_number_may_wait_for_a_thread(tx, thread):
 
 def test_the_next_run_of_a_thread_is_the_one_that_waited_longest(tx, thread):
     waiting = [add(tx, thread) for _ in range(3)]
-    assert runs.free_slot(tx, thread, NOW) == waiting[0]
+    assert runs.fill_slot(tx, thread, NOW) == waiting[0]
     assert runs.slot_holder(tx, thread) == waiting[0]
-    assert runs.get(tx, waiting[0])["phase"] == "starting"
-    assert runs.free_slot(tx, str(uuid.uuid4()), NOW) is None
+    assert runs.get(tx, waiting[0]).phase == "starting"
+    assert runs.fill_slot(tx, str(uuid.uuid4()), NOW) is None
 
 
 def test_runs_are_claimed_once_and_the_oldest_first(tx):
@@ -87,9 +87,9 @@ def test_runs_are_claimed_once_and_the_oldest_first(tx):
     assert claimed(tx, 10, worker="other") == made[2:]
     assert claimed(tx) == []
     row = runs.get(tx, made[0])
-    assert (row["worker_id"], row["attempt"], row["status"]) == ("w", 1, "running")
-    assert row["phase"] == "starting"
-    assert NOW <= row["started_at"] <= time.time()
+    assert (row.worker_id, row.attempt, row.status) == ("w", 1, "running")
+    assert row.phase == "starting"
+    assert NOW <= row.started_at <= time.time()
 
 
 def test_what_waits_or_is_over_is_not_claimed(tx):
@@ -103,9 +103,9 @@ def test_what_waits_or_is_over_is_not_claimed(tx):
 def test_a_run_that_start_hooks_have_seen_goes_straight_into_execution(tx):
     fresh, again = add(tx, phase="starting"), add(tx, phase="ready", attempt=1, started_at=5.0)
     claimed(tx, has_start_hooks=lambda _agent: True)
-    assert runs.get(tx, fresh)["phase"] == "starting"
+    assert runs.get(tx, fresh).phase == "starting"
     row = runs.get(tx, again)
-    assert (row["phase"], row["attempt"], row["started_at"]) == ("running", 2, 5.0)
+    assert (row.phase, row.attempt, row.started_at) == ("running", 2, 5.0)
 
 
 @pytest.mark.parametrize("starts", [True, False])
@@ -114,32 +114,32 @@ def test_a_run_that_was_ready_without_start_hooks_is_not_once_there_are_some(tx,
     writes = Tx(tx)
     found = claimed(writes, starts=starts, has_start_hooks=lambda _agent: True)
     assert found == ([fresh, again] if starts else [again])
-    assert runs.get(tx, fresh)["phase"] == "starting"
-    assert runs.get(tx, again)["phase"] == "running"
+    assert runs.get(tx, fresh).phase == "starting"
+    assert runs.get(tx, again).phase == "running"
     assert (("work", "") in writes.told) != starts
 
 
 def test_only_the_owner_of_an_attempt_changes_a_run(tx):
     name = add(tx, phase="running", worker_id="w", attempt=2)
     for worker, attempt in (("other", 2), ("w", 1), ("w", 3)):
-        assert not runs.change_owned(tx, name, worker, attempt, phase="ready")
-    assert runs.change_owned(tx, name, "w", 2, phase="ready", error="a\0b")
-    assert (runs.get(tx, name)["phase"], runs.get(tx, name)["error"]) == ("ready", "ab")
+        assert not runs.update_owned(tx, name, worker, attempt, phase="ready")
+    assert runs.update_owned(tx, name, "w", 2, phase="ready", error="a\0b")
+    assert (runs.get(tx, name).phase, runs.get(tx, name).error) == ("ready", "ab")
 
 
 def test_a_run_that_is_over_is_changed_by_nobody(tx):
     name = ended(tx, worker_id="w", attempt=1)
-    assert not runs.change_owned(tx, name, "w", 1, status="error")
-    assert not runs.change(tx, name, status="error")
-    assert not runs.change_if(tx, name, {"attempt": 1}, status="error")
-    assert runs.get(tx, name)["status"] == "success"
+    assert not runs.update_owned(tx, name, "w", 1, status="error")
+    assert not runs.update_run(tx, name, status="error")
+    assert not runs.update_if(tx, name, {"attempt": 1}, status="error")
+    assert runs.get(tx, name).status == "success"
 
 
 def test_a_change_under_a_condition_needs_all_of_it(tx):
     name = add(tx, phase="ready", attempt=1)
-    assert not runs.change_if(tx, name, {"phase": "ready", "attempt": 2}, phase="running")
-    assert runs.change_if(tx, name, {"phase": "ready", "attempt": 1}, phase="running")
-    assert not runs.change_if(tx, name, {"phase": "ready"}, phase="running")
+    assert not runs.update_if(tx, name, {"phase": "ready", "attempt": 2}, phase="running")
+    assert runs.update_if(tx, name, {"phase": "ready", "attempt": 1}, phase="running")
+    assert not runs.update_if(tx, name, {"phase": "ready"}, phase="running")
 
 
 def test_orphans_are_those_whose_worker_is_gone_or_silent(tx):
@@ -149,14 +149,14 @@ def test_orphans_are_those_whose_worker_is_gone_or_silent(tx):
         name: add(tx, phase="running", worker_id=name) for name in ("alive", "silent", "gone", "me")
     }
     add(tx, phase="starting")
-    found = {row["run_id"] for row in runs.orphans(tx, ["silent"], "me")}
+    found = {row.run_id for row in runs.find_orphans(tx, ["silent"], "me")}
     assert found == {held["silent"], held["gone"]}
 
 
 def test_a_worker_knows_what_it_holds_and_what_of_it_is_cancelled(tx):
     mine = [add(tx, phase="running", worker_id="w") for _ in range(3)]
     other = add(tx, phase="running", worker_id="other", cancel="interrupt")
-    runs.change(tx, mine[1], cancel="rollback")
+    runs.update_run(tx, mine[1], cancel="rollback")
     assert sorted(runs.held_ids(tx, "w")) == sorted(mine)
     assert runs.cancels_of(tx, "w") == [(mine[1], "rollback")]
     assert runs.held_attempts(tx, "w", [mine[0], other]) == {mine[0]: 0}
@@ -166,11 +166,11 @@ def test_a_worker_knows_what_it_holds_and_what_of_it_is_cancelled(tx):
 def test_scheduled_runs_come_due(tx):
     later = add(tx, phase="scheduled", due_at=NOW + 60)
     first, second = (add(tx, phase="scheduled", due_at=NOW - age) for age in (2, 1))
-    assert [row["run_id"] for row in runs.due(tx, NOW)] == [first, second]
-    runs.change(tx, first, phase="starting")
-    runs.change(tx, second, phase="starting")
+    assert [row.run_id for row in runs.find_due(tx, NOW)] == [first, second]
+    runs.update_run(tx, first, phase="starting")
+    runs.update_run(tx, second, phase="starting")
     assert runs.next_due(tx) == NOW + 60
-    assert runs.get(tx, later)["phase"] == "scheduled"
+    assert runs.get(tx, later).phase == "scheduled"
 
 
 def test_runs_are_listed_newest_first_and_by_what_is_asked_for(tx, thread):
@@ -178,7 +178,7 @@ def test_runs_are_listed_newest_first_and_by_what_is_asked_for(tx, thread):
     bob = ended(tx, thread_id=thread, owner="bob")
 
     def found(**wanted):
-        return [row["run_id"] for row in runs.search(tx, thread_id=thread, **wanted)]
+        return [row.run_id for row in runs.search(tx, thread_id=thread, **wanted)]
 
     assert found() == [bob, *reversed(made)]
     assert found(limit=2, offset=1) == [made[3], made[2]]
@@ -187,7 +187,7 @@ def test_runs_are_listed_newest_first_and_by_what_is_asked_for(tx, thread):
     assert found(run_ids=[made[0], bob]) == [bob, made[0]]
     assert found(status="error") == []
     assert found(live=True) == []
-    before = runs.get(tx, made[2])["seq"]
+    before = runs.get(tx, made[2]).seq
     assert found(before=before) == [made[1], made[0]]
 
 
@@ -195,7 +195,7 @@ def test_what_a_run_was_asked_for_comes_back_as_it_was(tx):
     odd = {"text": "ä \0", "deep": [{"a": None}], "number": 2**53}
     name = add(tx, input=odd, kwargs={"config": odd}, user={"identity": "ada"})
     row = runs.get(tx, name)
-    assert (row["input"], row["kwargs"], row["user"]) == (odd, {"config": odd}, {"identity": "ada"})
+    assert (row.input, row.kwargs, row.user) == (odd, {"config": odd}, {"identity": "ada"})
     assert runs.get(tx, str(uuid.uuid4())) is None
 
 
@@ -209,12 +209,12 @@ def test_runs_are_removed_with_their_threads(tx, thread):
 
 
 def test_runs_under_way_are_counted_by_phase(tx):
-    before = runs.counts(tx)
+    before = runs.count_by_phase(tx)
     add(tx, phase="queued")
     add(tx, phase="queued")
     add(tx, phase="running", worker_id="w")
     ended(tx)
-    after = runs.counts(tx)
+    after = runs.count_by_phase(tx)
     assert after.get("queued", 0) - before.get("queued", 0) == 2
     assert after.get("running", 0) - before.get("running", 0) == 1
     assert "success" not in after
@@ -223,10 +223,10 @@ def test_runs_under_way_are_counted_by_phase(tx):
 def test_a_run_that_was_executed_is_taken_to_be_finished_in_the_same_attempt(tx):
     executed = add(tx, phase="running", status="running", attempt=2)
     held = add(tx, phase="running", status="running", attempt=1, worker_id="other")
-    [row] = [row for row in runs.claim_reported(tx, "w", 100, NOW) if row["run_id"] == executed]
-    assert (row["worker_id"], row["attempt"], row["phase"]) == ("w", 2, "running")
-    assert executed not in [row["run_id"] for row in runs.claim_reported(tx, "x", 100, NOW)]
-    assert runs.get(tx, held)["worker_id"] == "other"
+    [row] = [row for row in runs.claim_reported(tx, "w", 100, NOW) if row.run_id == executed]
+    assert (row.worker_id, row.attempt, row.phase) == ("w", 2, "running")
+    assert executed not in [row.run_id for row in runs.claim_reported(tx, "x", 100, NOW)]
+    assert runs.get(tx, held).worker_id == "other"
 
 
 def test_a_worker_takes_what_hooks_of_its_own_runs_wait_for(tx):
@@ -237,12 +237,12 @@ def test_a_worker_takes_what_hooks_of_its_own_runs_wait_for(tx):
     add(tx, phase="ready", parent_run_id=other, origin="hook", needs="a/b/")
     add(tx, phase="ready", parent_run_id=mine, origin="hook", needs="a/c/")
     found = runs.claim_beneath(tx, "w", NOW, fits=lambda needs: needs == "a/b/")
-    assert [(row["run_id"], row["attempt"]) for row in found] == [(hook, 1)]
+    assert [(row.run_id, row.attempt) for row in found] == [(hook, 1)]
 
 
 def test_what_nobody_has_taken_for_long_is_found_by_what_it_needs(tx):
     late = add(tx, phase="ready", ready_at=NOW - 60, needs="a/late/")
     add(tx, phase="ready", ready_at=NOW, needs="a/late/")
     add(tx, phase="ready", ready_at=NOW - 60, needs="a/other/")
-    found = runs.unclaimed(tx, NOW - 30, ["a/late/"])
-    assert [row["run_id"] for row in found] == [late]
+    found = runs.find_unclaimed(tx, NOW - 30, ["a/late/"])
+    assert [row.run_id for row in found] == [late]

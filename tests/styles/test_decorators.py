@@ -1,5 +1,6 @@
 import asyncio
 import collections.abc
+import copy
 import functools
 import inspect
 import re
@@ -14,13 +15,13 @@ from checkrail import Block, CheckrailError, Continue, Event, HookPoint, HookReg
 from checkrail.engine import values
 from checkrail.engine.asks import Approval, Question
 from checkrail.engine.errors import HookRefusedError, UnknownPointError
-from checkrail.engine.options import HookOptions
+from checkrail.engine.hook import HookOptions
 from checkrail.engine.outcomes import Ask
-from checkrail.engine.points import ALIASES, CONTRACTS, Decision, Lane, places
+from checkrail.engine.points import ALIASES, CONTRACTS, Decision, Lane, find_places
 from checkrail.engine.values import RunError, RunResult
 from checkrail.styles import decorator_types, decorators
-from checkrail.styles.decorators import At, Decorator, Hooks
-from checkrail.styles.options import DecoratorOptions
+from checkrail.styles.decorator_types import DecoratorOptions
+from checkrail.styles.decorators import Decorator, Hooks, PointDecorator
 
 CALL = ToolCall(id="1", name="transfer", args={"amount": 2000})
 NAMES = [*map(str, HookPoint), *ALIASES]
@@ -29,7 +30,7 @@ NAMES = [*map(str, HookPoint), *ALIASES]
 def test_there_is_a_decorator_for_every_point_and_every_alias():
     hooks = Hooks()
     for name in NAMES:
-        assert isinstance(getattr(hooks, name), At), name
+        assert isinstance(getattr(hooks, name), PointDecorator), name
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -41,7 +42,7 @@ def test_a_decorator_registers_at_the_point_of_its_name(name):
         """Watch."""
 
     (spec,) = hooks.registry.list()
-    assert spec.places == places(name)
+    assert spec.places == find_places(name)
     assert [place.declared for place in spec.places] == [name] * len(spec.places)
 
 
@@ -50,8 +51,24 @@ def test_on_the_class_a_decorator_is_only_declared():
 
 
 def test_no_decorator_stands_for_a_point_that_does_not_exist():
-    declared = [name for name in vars(Hooks) if isinstance(getattr(Hooks(), name, None), At)]
-    assert sorted(declared) == sorted(NAMES)
+    declared = [
+        name for name in vars(Hooks) if isinstance(getattr(Hooks(), name, None), PointDecorator)
+    ]
+    assert sorted(declared) == sorted(HookPoint)
+    with pytest.raises(
+        AttributeError, match=r"no decorator 'before_runs' \(did you mean 'before_run"
+    ):
+        Hooks().before_runs  # noqa: B018
+
+
+def test_editors_offer_the_points_under_their_own_names_alone():
+    assert {*HookPoint} <= {*dir(Hooks())}
+    assert not {*ALIASES} & {*dir(Hooks()), *dir(Hooks)}
+
+
+def test_hooks_can_be_copied():
+    hooks = Hooks()
+    assert copy.copy(hooks).registry is hooks.registry
 
 
 async def test_bare_it_takes_the_function():
@@ -319,7 +336,7 @@ def test_a_wrong_expression_is_refused_at_the_decorator(text):
 def test_a_hook_without_an_expression_needs_no_package_for_it():
     code = """
 import sys
-from checkrail.styles import Hooks
+from checkrail import Hooks
 hooks = Hooks()
 hooks.before_run(when=lambda event: True)(lambda event: None)
 assert "cel" not in sys.modules and "checkrail.actions" not in sys.modules, "loaded"
@@ -340,10 +357,10 @@ def test_the_decorators_know_every_option_of_the_registry():
 
 def _allowed(name):
     """Return the decisions that a decorator's functions may return, each with its value's types."""
-    known = {**vars(decorators), "types": decorator_types, **vars(values)}
+    known = {**vars(decorator_types), **vars(decorators), **vars(values)}
     accepts = get_args(get_type_hints(Hooks, known)[name])[0]
     kind = get_origin(accepts) or accepts
-    answers = getattr(decorator_types, f"{kind.__name__}Answer").__bound__
+    answers = getattr(decorator_types, kind.__name__.replace("Decorator", "Answer")).__bound__
     said = {each for each in get_args(answers) if get_origin(each) is not collections.abc.Awaitable}
     found = {get_origin(each) or each: get_args(each) for each in said - {NoneType}}
     return {
@@ -352,10 +369,10 @@ def _allowed(name):
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", HookPoint)
 def test_each_decorator_is_typed_by_its_points_contract(name):
     allowed = _allowed(name)
-    for contract in (CONTRACTS[place.point] for place in places(name)):
+    for contract in (CONTRACTS[place.point] for place in find_places(name)):
         assert allowed.keys() == contract.decisions
         value = (Any if contract.value is object else contract.value) if contract.change else Never
         brought = {Decision.CONTINUE: value, "replace": contract.replace, "stop": contract.stop}

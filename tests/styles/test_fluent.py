@@ -6,7 +6,7 @@ import pytest
 from checkrail import AssistantMessage, HookRegistry, ModelRequest, ToolCall, ToolResult
 from checkrail.engine.asks import Approval
 from checkrail.engine.errors import HookRefusedError
-from checkrail.engine.points import CONTRACTS, Decision, HookPoint, places
+from checkrail.engine.points import CONTRACTS, Decision, HookPoint, find_places
 from checkrail.engine.values import AgentResponse
 from checkrail.styles import LIVE, AgentEvent, HookDecision, Live, on
 
@@ -32,7 +32,7 @@ def registry():
 
 
 def test_the_events_are_the_seven_moments_of_a_loop_and_each_is_a_point():
-    assert {str(event): places(event)[0].point for event in AgentEvent} == {
+    assert {str(event): find_places(event)[0].point for event in AgentEvent} == {
         "before_llm_call": "before_llm_call",
         "after_llm_call": "after_llm_call",
         "before_tool_execution": "before_tool_call",

@@ -15,7 +15,7 @@ from checkrail import (
     ToolResult,
 )
 from checkrail.engine.errors import InvalidOutcomeError
-from checkrail.engine.points import HookPoint, places
+from checkrail.engine.points import HookPoint, find_places
 from checkrail.hooks import RunContext
 from checkrail.styles import proxy
 from checkrail.styles.proxy import EVENTS, HookContext, HookEvent, adapt, is_proxy_hook
@@ -83,7 +83,7 @@ def test_a_context_has_its_ten_fields_and_can_be_made_by_hand():
 
 
 def test_every_event_is_a_point():
-    assert {event: places(event)[0].point for event in HookEvent} == {
+    assert {event: find_places(event)[0].point for event in HookEvent} == {
         event: point for point, event in EVENTS.items()
     }
 
@@ -414,12 +414,12 @@ def unresolved(context: "gone.HookContext"):  # noqa: F821
     return context
 
 
-def with_default(ctx, more=None):
-    return ctx
+def with_default(given: HookContext, more=None):
+    return given
 
 
 class Methods:
-    def bound(self, ctx):
+    def bound(self, ctx: HookContext):
         return ctx
 
     async def __call__(self, ctx: HookContext) -> HookContext:
@@ -433,13 +433,11 @@ class Methods:
         quoted,
         unresolved,
         with_default,
-        lambda ctx: ctx,
         Methods().bound,
         Methods(),
-        eval("lambda ctx: ctx"),
     ],
 )
-def test_a_proxy_hook_is_known_by_its_one_parameter(fn):
+def test_a_proxy_hook_is_known_by_the_annotation_of_its_one_parameter(fn):
     assert is_proxy_hook(fn)
 
 
@@ -460,6 +458,8 @@ def run_hook(ctx: RunContext) -> None: ...
         lambda *, ctx: None,
         lambda: None,
         run_hook,
+        lambda ctx: None,
+        any_context,
         Methods.bound,
         max,
         3,
@@ -470,8 +470,14 @@ def test_other_functions_are_not_taken_for_one(fn):
     assert not is_proxy_hook(fn)
 
 
-def test_an_annotation_that_says_nothing_leaves_it_to_the_name():
-    assert is_proxy_hook(any_context)
+@pytest.mark.parametrize("fn", [any_context, lambda ctx: None, eval("lambda event: None")])
+def test_where_no_annotation_says_it_the_entry_does(fn):
+    assert is_proxy_hook(fn, unless_annotated=True)
+
+
+@pytest.mark.parametrize("fn", [run_hook, lambda event, value: None, lambda: None])
+def test_an_entry_says_nothing_of_a_function_that_is_none(fn):
+    assert not is_proxy_hook(fn, unless_annotated=True)
 
 
 async def test_making_a_context_for_a_point_without_one_raises():

@@ -12,6 +12,7 @@ from checkrail import (
     Event,
     Hook,
     HookRegistry,
+    Hooks,
     ModelRequest,
     Replace,
     Retry,
@@ -21,15 +22,12 @@ from checkrail import (
     ToolCall,
     ToolResult,
 )
-from checkrail.engine.hook import HookSpec
-from checkrail.engine.points import Lane
-from checkrail.hooks import RunContext, RunHooks
+from checkrail.hooks import Context, HookSpec, Lane, RunContext, RunHooks
 from checkrail.styles import (
     AgentEvent,
     AgentStatus,
     HookContext,
     HookDecision,
-    Hooks,
     adapt,
     on,
 )
@@ -99,11 +97,20 @@ class ByAttributes(Hook):
         return None
 
 
+class WithIds(Hook):
+    name = "with ids"
+    points = ("on_session_end",)
+
+    async def execute(self, event: Event[Session], ctx: Context) -> None:
+        assert_type(ctx.session_id, str | None)
+
+
+given.registry.register(WithIds())
 given.registry.register(ByMethods())
 given.registry.register(ByAttributes(), lane="observe")
 
 
-@hooks.pre_request()
+@hooks.before_llm_call()
 async def one_parameter(event: Event[ModelRequest]) -> None: ...
 
 
@@ -117,7 +124,7 @@ async def may_be_none(event: Event[AgentResponse | None], response: AgentRespons
     assert_type(event.original, AgentResponse | None)
 
 
-@hooks.on_run_finish
+@hooks.hook("on_run_finish")
 def either(event: Event[RunResult | RunError]) -> None: ...
 
 
@@ -201,4 +208,4 @@ def stamp_sync(ctx: HookContext) -> HookContext:
 
 
 hooks.registry.register(adapt(stamp, {"verbose": True}), "pre_request")
-hooks.pre_request(adapt(stamp_sync))
+hooks.before_llm_call(adapt(stamp_sync))

@@ -17,7 +17,8 @@ from checkrail import (
     RunResult, ToolCall, ToolResult,
 )
 from checkrail.hooks import RunContext, RunHooks
-from checkrail.styles import AgentStatus, HookDecision, Hooks, HookContext, adapt, on
+from checkrail import Hooks
+from checkrail.styles import AgentStatus, HookDecision, HookContext, adapt, on
 hooks = Hooks()
 run_hooks = RunHooks()
 """
@@ -33,11 +34,11 @@ async def wrong_value_with_options(event: Event[ToolCall], call: ModelRequest) -
 @hooks.before_tool_call  # E: incompatible type
 def wrong_event(event: Event[ModelRequest]) -> None: ...
 
-@hooks.pre_tool_call  # E: incompatible type
-def wrong_at_an_alias(event: Event[Any], call: ModelRequest) -> None: ...
+@hooks.pre_tool_call  # E: "Hooks" has no attribute "pre_tool_call"
+def at_an_alias(event: Event[Any], call: ToolCall) -> None: ...
 
-@hooks.on_run_finish  # E: incompatible type
-def half_of_it(event: Event[RunResult]) -> None: ...
+@hooks.on_run_finish  # E: "Hooks" has no attribute "on_run_finish"
+def at_an_alias_of_two(event: Event[Any]) -> None: ...
 
 @hooks.before_run  # E: incompatible type
 def no_parameter() -> None: ...

@@ -32,6 +32,7 @@ hooks:
 
 ENDING = {
     "approvals": ["approvals", "ls"],
+    "calls": ["calls", "ls"],
     "chat": ["chat", "checkrail.yaml", "-m", "hello"],
     "check": ["check", "checkrail.yaml"],
     "db": ["db", "upgrade"],
@@ -43,6 +44,7 @@ ENDING = {
     "resume": ["resume", "00000000-0000-0000-0000-000000000000", "hello"],
     "runs": ["runs", "ls"],
     "schema": ["schema", "--file"],
+    "sessions": ["sessions", "ls"],
     "with": ["with", "--", sys.executable, "-c", "print('hello')"],
 }
 SERVING = {
@@ -55,7 +57,11 @@ NEEDED = {
     **dict.fromkeys([*ENDING, *SERVING], "cli"),
     **dict.fromkeys(("gateway", "with"), "gateway"),
     **dict.fromkeys(
-        ("approvals", "db", "dev", "keys", "resume", "runner", "runs", "serve"), "server"
+        (
+            *("approvals", "calls", "db", "dev", "keys"),
+            *("resume", "runner", "runs", "serve", "sessions"),
+        ),
+        "server",
     ),
 }
 BRINGS = {"cli": {"cli"}, "gateway": {"cli", "gateway"}}
@@ -141,7 +147,9 @@ def test_a_command_works_or_names_its_extra(command, extra, name, project):
     assert f"`checkrail {name}" in done.stderr
 
 
-@pytest.mark.parametrize("name", sorted({*NEEDED} - {"approvals", "resume", "runner", "runs"}))
+@pytest.mark.parametrize(
+    "name", sorted({*NEEDED} - {"approvals", "calls", "resume", "runner", "runs", "sessions"})
+)
 def test_with_the_server_every_command_works(command, name, project):
     works(command("server"), name, project)
 
@@ -155,7 +163,7 @@ def test_commands_that_talk_to_a_server_work(command, project):
     url = f"http://127.0.0.1:{port}"
     with Serving(checkrail, project, "dev", "--port", port) as served:
         served.wait_for(f"{url}/ok")
-        for words in (["runs", "ls"], ["approvals", "ls"]):
+        for words in (["runs", "ls"], ["approvals", "ls"], ["calls", "ls"], ["sessions", "ls"]):
             assert run(checkrail, *words, "--server", url, cwd=project).returncode == 0
         done = run(checkrail, *ENDING["resume"], "--server", url, cwd=project)
         assert (done.returncode, "404" in done.stderr) == (2, True)

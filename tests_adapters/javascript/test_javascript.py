@@ -33,7 +33,7 @@ def results(servers, tmp_path_factory):
 
     def run_file(file, name):
         command = ["node", "run.mjs", file, servers[name]]
-        ended = subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=120)
+        ended = subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=150)
         assert ended.returncode == 0, ended.stderr.decode()[-3000:]
         return json.loads(ended.stdout)
 

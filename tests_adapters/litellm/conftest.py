@@ -19,8 +19,8 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks GitHub for p
 class BareNames(LiteLLMModel):
     """Takes the names that the shared tests give to models, which say nothing of the provider."""
 
-    def _arguments(self, request, *, stream):
-        arguments = super()._arguments(request, stream=stream)
+    def _build_arguments(self, request, *, stream):
+        arguments = super()._build_arguments(request, stream=stream)
         return arguments | {"model": f"openai/{arguments['model']}"}
 
 

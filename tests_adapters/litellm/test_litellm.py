@@ -10,11 +10,11 @@ from tests.agent.models.servers.replies import Call, Raw, Refuse, Say, call, cal
 from tests.agent.models.servers.server import serving
 
 from checkrail import Agent, tool
-from checkrail.agent.messages import assistant_message
 from checkrail.agent.models.litellm import LiteLLMModel
 from checkrail.agent.models.model import Model, ModelError
-from checkrail.engine.extras import MissingExtraError
 from checkrail.engine.values import ModelRequest, ToolCall
+from checkrail.extras import MissingExtraError
+from checkrail.llm.conversation import assistant_message
 
 QUESTION = {"role": "user", "content": "What is the weather?"}
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}

@@ -1,8 +1,7 @@
 import pytest
 
-from checkrail.agent.models.litellm import _pause
-from checkrail.agent.models.litellm_answer import LiteLLMDraft, with_thinking_blocks
-from checkrail.agent.models.sdk_errors import InvalidAnswer
+from checkrail.agent.models.litellm import LiteLLMDraft, _pause_seconds, with_thinking_blocks
+from checkrail.llm.answer_errors import InvalidAnswer
 
 FIRST = {"type": "thinking", "thinking": "Paris.", "signature": "s1"}
 SECOND = {"type": "thinking", "thinking": "Or Rome?", "signature": "s2"}
@@ -31,20 +30,20 @@ def test_thoughts_that_come_in_pieces_end_with_their_signatures():
     ]
     assert "".join(draft.add(one) for one in pieces) == "Rome."
     said = {"type": "text", "text": "Rome."}
-    assert draft.finished().content == [FIRST, HIDDEN, SECOND, said]
+    assert draft.finish().content == [FIRST, HIDDEN, SECOND, said]
 
 
 def test_thoughts_that_come_at_once_are_told_apart():
     message = {"content": "", "thinking_blocks": [FIRST, SECOND]}
     answer = {"choices": [{"message": message, "finish_reason": "stop"}]}
-    assert LiteLLMDraft("claude").whole(answer).content == [FIRST, SECOND]
+    assert LiteLLMDraft("claude").read_whole(answer).content == [FIRST, SECOND]
 
 
 @pytest.mark.parametrize("blocks", ["many", [7], [{"type": "thinking", "thinking": 7}]])
 def test_thoughts_of_the_wrong_shape_are_no_answer(blocks):
     answer = {"choices": [{"message": {"thinking_blocks": blocks}, "finish_reason": "stop"}]}
     with pytest.raises(InvalidAnswer):
-        LiteLLMDraft("claude").whole(answer)
+        LiteLLMDraft("claude").read_whole(answer)
 
 
 @pytest.mark.parametrize("role", ["user", "tool"])
@@ -66,12 +65,12 @@ class Busy(Exception):
     ],
 )
 def test_the_pause_is_as_long_as_the_provider_asks(headers, seconds):
-    assert _pause(Busy(**headers), 0) == seconds
+    assert _pause_seconds(Busy(**headers), 0) == seconds
 
 
 @pytest.mark.parametrize("given", ["3600", "-1", "soon", None])
 def test_without_a_sensible_wish_the_pauses_grow(given):
-    pauses = [_pause(Busy(retry_after=given), tried) for tried in range(10)]
+    pauses = [_pause_seconds(Busy(retry_after=given), tried) for tried in range(10)]
     assert 0.375 <= pauses[0] <= 0.5
     assert 0.75 <= pauses[1] <= 1
     assert pauses[9] <= 8

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.gateway.dialects import DIALECTS
+from tests.gateway.dialects import PROXIED
 from tests.gateway.provider import Provider
 
 PATIENCE = 240
@@ -121,4 +121,4 @@ def started(folder: Path, config: dict[str, Any], **environment: str) -> Iterato
         proxy.stop()
 
 
-assert DIALECTS.keys() <= MODELS.keys()
+assert PROXIED.keys() <= MODELS.keys()

@@ -8,9 +8,9 @@ from fastapi import HTTPException
 from litellm import exceptions
 from litellm.integrations.custom_logger import CustomLogger
 
-from checkrail.adapters.litellm.callback import UnknownLiteLLMError, callback_of, check
+from checkrail.adapters.litellm.callback import UnknownLiteLLMError, callback_of, check_litellm
 from checkrail.config.hook_files import find_gateway_files
-from checkrail.gateway.opening import OpenGateway
+from checkrail.gateway.startup import OpenGateway
 
 RULE = {"name": "closed", "block": "We are closed", "when": "request.model == 'closed'"}
 
@@ -69,18 +69,18 @@ def test_a_litellm_that_is_too_old_is_refused():
     with pytest.raises(
         UnknownLiteLLMError, match=r"would not hold in LiteLLM 1\.80\.3: it is too old"
     ):
-        check("1.80.3", CustomLogger, exceptions)
+        check_litellm("1.80.3", CustomLogger, exceptions)
 
 
 def test_a_litellm_that_asks_otherwise_is_refused():
     with pytest.raises(UnknownLiteLLMError, match="lacks async_pre_call_hook"):
-        check("1.106.2", object, exceptions)
+        check_litellm("1.106.2", object, exceptions)
     with pytest.raises(UnknownLiteLLMError, match="lacks ModifyResponseException"):
-        check("1.106.2", CustomLogger, object())
+        check_litellm("1.106.2", CustomLogger, object())
 
 
 def test_a_newer_litellm_is_taken_with_a_warning(caplog):
-    check("1.106.9", CustomLogger, exceptions)
+    check_litellm("1.106.9", CustomLogger, exceptions)
     assert caplog.messages == []
-    check("2.0.0", CustomLogger, exceptions)
+    check_litellm("2.0.0", CustomLogger, exceptions)
     assert "LiteLLM 2.0.0 is newer than" in caplog.text

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.gateway.behaviours import CLOSED, LIMIT, TEXT, apis, ways
-from tests.gateway.dialects import DIALECTS
+from tests.gateway.dialects import PROXIED
 from tests.gateway.provider import Fail, Say
 
 CRASH = {"path": "./more.py:crash"}
@@ -74,7 +74,7 @@ async def test_nothing_is_left_of_calls_that_ended_in_any_way(place):
             await place.ask(name, "stop", stream=stream)
 
     for _ in range(3):
-        for name in DIALECTS:
+        for name in PROXIED:
             await round_of(name)
     async with asyncio.timeout(60):
         while True:  # what LiteLLM logs with lives a little longer than its call

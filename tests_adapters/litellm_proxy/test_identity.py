@@ -3,7 +3,7 @@
 import hashlib
 from types import SimpleNamespace
 
-from checkrail.adapters.litellm.identity import ids_of
+from checkrail.adapters.litellm.calls import ids_of
 from checkrail.adapters.litellm.requests import body_of, format_at, format_of
 from checkrail.engine.values import User
 

@@ -97,3 +97,13 @@ def test_a_proxy_whose_hooks_cannot_be_loaded_does_not_start(tmp_path, hooks):
     assert proxy.process.returncode != 0
     assert str(file) in proxy.told()
     assert hooks is None or "blok" in proxy.told()
+
+
+@apis
+@ways
+async def test_a_refusal_says_that_nobody_need_ask_again(place, name, stream):
+    await place.rules(before_llm_call=[{"block": "We are closed"}])
+    got = await place.ask(name, stream=stream)
+    assert got.status == 400
+    assert "We are closed" in got.heard.error["message"]
+    assert got.headers["x-should-retry"] == "false"

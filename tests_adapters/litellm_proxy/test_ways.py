@@ -6,7 +6,7 @@ import json
 import aiohttp
 import pytest
 from tests.gateway.behaviours import CLOSED, LIMIT, NOTE, REDACT, SECRET, TEXT, TRANSFER, apis, ways
-from tests.gateway.dialects import DIALECTS
+from tests.gateway.dialects import PROXIED
 from tests.gateway.provider import Fail, Raw, Say
 
 from .proxy import FALLS, FALLS_FAR
@@ -145,7 +145,7 @@ async def test_many_streams_at_once_are_each_their_callers(place):
     place.provider.always(Say("Look:", [TRANSFER]))
 
     async def one(number):
-        name = list(DIALECTS)[number % 3]
+        name = list(PROXIED)[number % 3]
         ids = {"x-checkrail-user": f"user-{number}", "x-checkrail-session-id": f"s-{number}"}
         return await place.send(name, place.body(name, f"<{number}>", stream=True), **ids)
 

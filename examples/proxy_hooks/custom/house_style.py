@@ -1,6 +1,6 @@
 """Hooks of our own, in the proxy style: each is given a context, changes it, and returns it."""
 
-from checkrail.styles.proxy import HookContext
+from checkrail.styles import HookContext
 
 
 async def add_style(ctx: HookContext) -> HookContext:

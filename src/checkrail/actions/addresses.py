@@ -1,4 +1,4 @@
-"""Network addresses that are not public: what a stranger's URL must not lead to.
+"""Loopback hosts, and addresses that are not public: what a stranger's URL must not lead to.
 
 The tables follow IANA's registries of special-purpose addresses. They are our own, for what
 `ipaddress` takes for global differs between releases of Python.
@@ -6,7 +6,10 @@ The tables follow IANA's registries of special-purpose addresses. They are our o
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from urllib.parse import urlsplit
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -62,38 +65,78 @@ V6: dict[IPv6Network, str] = {
 }
 
 
-def read(text: str) -> Address | None:
-    """Read an address in its usual spelling; any other text is none."""
+def parse_address(text: str) -> Address | None:
+    """Parse an address in its usual spelling; return None for any other text."""
     try:
         address = ip_address(text)
     except ValueError:
         return None
-    return plain(address)
+    return unmap_address(address)
 
 
-def plain(address: Address) -> Address:
-    """Return the IPv4 address that an IPv4-mapped one is another spelling of."""
+def unmap_address(address: Address) -> Address:
+    """Return the IPv4 address that an IPv4-mapped one stands for, else the address itself."""
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def special(address: Address) -> str | None:
+def special_kind(address: Address) -> str | None:
     """Return what kind of place an address is, if it is not a public one."""
-    address = plain(address)
+    address = unmap_address(address)
     if isinstance(address, IPv4Address):
         return next((kind for network, kind in V4.items() if address in network), None)
     if address in NAT64:
-        return EMBEDDED if special(_last(address)) else None
+        return EMBEDDED if special_kind(_embedded_ipv4(address)) else None
     named = next((kind for network, kind in V6.items() if address in network), None)
     if named is None and address not in PUBLIC_V6:
         return RESERVED
-    return named or _isatap(address)
+    return named or _isatap_kind(address)
 
 
-def _isatap(address: IPv6Address) -> str | None:
+def _isatap_kind(address: IPv6Address) -> str | None:
     if (int(address) >> 32) & 0xFFFFFFFF not in ISATAP:
         return None
-    return EMBEDDED if special(_last(address)) else None
+    return EMBEDDED if special_kind(_embedded_ipv4(address)) else None
 
 
-def _last(address: IPv6Address) -> IPv4Address:
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address:
     return IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+_HTTP_SCHEMES = {"ws": "http", "wss": "https"}
+_HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:/?#@\[\]]+)(:[0-9]*)?")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or address can only mean this machine."""
+    name = host.strip("[]").removesuffix(".").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def host_of(netloc: str) -> str:
+    """Return the host of a `Host` header or of an origin, without its port; empty if malformed."""
+    found = _HOST.fullmatch(netloc)
+    return found["host"] if found else ""
+
+
+def netloc_of(origin: str) -> str:
+    """Return host and port of an origin; empty for `null` and for what is no origin."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return ""
+    return parts.netloc.lower() if parts.scheme in ("http", "https") else ""
+
+
+def find_proxy(url: str) -> str | None:
+    """Return the proxy that the environment names for a URL; this machine needs none."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if is_loopback(host) or urllib.request.proxy_bypass(host):
+        return None
+    scheme = _HTTP_SCHEMES.get(parts.scheme, parts.scheme)
+    return urllib.request.getproxies().get(scheme)

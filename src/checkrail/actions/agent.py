@@ -6,9 +6,15 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from checkrail.actions import wire
-from checkrail.actions.answers import read_json
 from checkrail.actions.outside import Outside
+from checkrail.actions.wire import (
+    agent_finish_request,
+    agent_start_request,
+    answer_keys,
+    parse_answer,
+    read_json,
+    render_event,
+)
 from checkrail.engine.errors import InvalidOutcomeError, UnreachableError
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Outcome
@@ -23,43 +29,43 @@ UNSERVED = "agent hooks need the run server, which is not running here"
 def agent(
     agent_name: str, *, outside: Outside, timeout: float
 ) -> Callable[[Event[Any]], Awaitable[Outcome | None]]:
-    """Make a hook of an agent, which `outside` runs; `timeout` is the hook's own."""
+    """Build a hook from an agent, which `outside` runs; `timeout` is the hook's own."""
 
-    async def ask_agent(event: Event[Any]) -> Outcome | None:
+    async def call_agent(event: Event[Any]) -> Outcome | None:
         if outside.agents is None:
             raise UnreachableError(UNSERVED)
-        output = await outside.agents(agent_name, request(event), event, timeout)
-        if _at_end(event):
+        output = await outside.agents(agent_name, build_request(event), event, timeout)
+        if _is_at_end(event):
             return None  # it follows on the run, and what came of it is its own
-        return _answer(event, agent_name, output)
+        return _parse_answer(event, agent_name, output)
 
-    return ask_agent
+    return call_agent
 
 
-def request(event: Event[Any]) -> dict[str, Any]:
+def build_request(event: Event[Any]) -> dict[str, Any]:
     """Return the input of the run: at the start and the end of a run exactly what was promised."""
-    if _at_start(event):
-        return wire.agent_start_request(event)
-    if _at_end(event):
-        return wire.agent_finish_request(event)
-    return wire.request(event)
+    if _is_at_start(event):
+        return agent_start_request(event)
+    if _is_at_end(event):
+        return agent_finish_request(event)
+    return render_event(event)
 
 
-def _answer(event: Event[Any], agent_name: str, output: Any) -> Outcome | None:
+def _parse_answer(event: Event[Any], agent_name: str, output: Any) -> Outcome | None:
     observing = event.verdict is not None
     who = f"the agent {agent_name!r}"
     data = read_json(who, output) if isinstance(output, str) else plain(output)
     if not isinstance(data, dict):
         expected = "{}" if observing else 'such as {"action": "continue"}'
         raise InvalidOutcomeError(f"{who} answered no object: answer with one, {expected}")
-    if _at_start(event) and not observing:
-        data = _continued(event, who, data)
+    if _is_at_start(event) and not observing:
+        data = _check_parameters(event, who, data)
     data = _without_extra(event, who, data)
-    return wire.answer(event.point, data, event.value, observing=observing)
+    return parse_answer(event.point, data, event.value, observing=observing)
 
 
-def _continued(event: Event[Any], who: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """See that an agent that lets a run start says with what; what stays the same is no change."""
+def _check_parameters(event: Event[Any], who: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Require `parameters` where an agent continues a run; unchanged ones are left out."""
     if data.get("action") != Decision.CONTINUE:
         return dict(data)
     if "parameters" not in data:
@@ -71,7 +77,7 @@ def _continued(event: Event[Any], who: str, data: Mapping[str, Any]) -> dict[str
 
 def _without_extra(event: Event[Any], who: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out keys that an answer does not have: models like to explain themselves."""
-    known = wire.answer_keys(event.point, data) or data.keys()
+    known = answer_keys(event.point, data) or data.keys()
     extra = [key for key in data if key not in known]
     if extra:
         named = ", ".join(map(repr, extra))[:200]
@@ -79,9 +85,9 @@ def _without_extra(event: Event[Any], who: str, data: Mapping[str, Any]) -> dict
     return {key: item for key, item in data.items() if key in known}
 
 
-def _at_end(event: Event[Any]) -> bool:
+def _is_at_end(event: Event[Any]) -> bool:
     return isinstance(event.value, (RunResult, RunError))
 
 
-def _at_start(event: Event[Any]) -> bool:
+def _is_at_start(event: Event[Any]) -> bool:
     return CONTRACTS[event.point].wire == "parameters"

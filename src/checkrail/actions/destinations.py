@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 from urllib.parse import quote
 
-from checkrail.actions.addresses import Address, read
-from checkrail.actions.outbound_errors import OutboundRefused
-from checkrail.engine.extras import needs
+from checkrail.actions.addresses import Address, parse_address
+from checkrail.actions.errors import OutboundRefused
+from checkrail.extras import needs
 
 LONGEST = 8192
 PORTS = {"http": 80, "https": 443}
@@ -36,21 +36,21 @@ class Destination:
     @property
     def address(self) -> Address | None:
         """The address that the URL names, if it names no host."""
-        return read(self.host)
+        return parse_address(self.host)
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether anybody on the way can read it."""
         return self.scheme == "http"
 
     @property
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the name is this machine's, whatever DNS says."""
         return self.host == "localhost" or self.host.endswith(".localhost")
 
     @property
     def authority(self) -> str:
-        """Host and port as the Host header gives them."""
+        """Host and port as in the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -58,8 +58,8 @@ class Destination:
         return f"{self.scheme}://{self.authority}"
 
 
-def destination(url: str) -> Destination:
-    """Read a URL, or refuse it without repeating it."""
+def parse_destination(url: str) -> Destination:
+    """Parse a URL, or refuse it without repeating it."""
     if len(url) > LONGEST:
         raise OutboundRefused(f"the URL is longer than {LONGEST} characters", "Shorten it")
     if any(sign.isspace() or not sign.isprintable() or sign == "\\" for sign in url):
@@ -71,11 +71,11 @@ def destination(url: str) -> Destination:
     scheme, authority, target = found[1].lower(), found[2], found[3]
     if scheme not in PORTS:
         raise OutboundRefused(f"the URL's scheme is {scheme}", "Use https")
-    host, port = _authority(scheme, authority)
-    return Destination(scheme, host, port, _target(target))
+    host, port = _parse_authority(scheme, authority)
+    return Destination(scheme, host, port, _quote_target(target))
 
 
-def _authority(scheme: str, text: str) -> tuple[str, int]:
+def _parse_authority(scheme: str, text: str) -> tuple[str, int]:
     if "@" in text:
         problem = "the URL has a user name or password in front of its host"
         raise OutboundRefused(problem, "Send credentials in a header")
@@ -94,11 +94,11 @@ def port_number(text: str | int) -> int:
 
 
 def host_name(text: str) -> str:
-    """Give a host in the one spelling that is compared, resolved and connected to."""
+    """Return a host in the one spelling that is compared, resolved and connected to."""
     if text.startswith("["):
-        return _v6(text[1:-1])
-    name = _ascii(text.lower()).removesuffix(".")
-    if NUMBER.fullmatch(name) and read(name) is None:
+        return _parse_ipv6(text[1:-1])
+    name = _to_ascii(text.lower()).removesuffix(".")
+    if NUMBER.fullmatch(name) and parse_address(name) is None:
         problem = "the URL's host is a number in an unusual spelling"
         raise OutboundRefused(problem, "Write an IPv4 address as four decimal numbers")
     if len(name) > 253 or not NAME.fullmatch(name):
@@ -106,7 +106,7 @@ def host_name(text: str) -> str:
     return name
 
 
-def _v6(text: str) -> str:
+def _parse_ipv6(text: str) -> str:
     try:
         return str(IPv6Address(text))
     except ValueError:
@@ -114,7 +114,7 @@ def _v6(text: str) -> str:
         raise OutboundRefused(problem, "Check its spelling") from None
 
 
-def _ascii(name: str) -> str:
+def _to_ascii(name: str) -> str:
     """Encode an international name; letters that are look-alikes of others are refused."""
     if name.isascii():
         return name
@@ -127,5 +127,5 @@ def _ascii(name: str) -> str:
         raise OutboundRefused(problem, "Write it in its ASCII form") from None
 
 
-def _target(text: str) -> str:
+def _quote_target(text: str) -> str:
     return quote(text if text.startswith("/") else f"/{text}", safe=LITERAL)

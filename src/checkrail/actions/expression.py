@@ -16,20 +16,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from checkrail.actions.errors import ActionError
-from checkrail.actions.expression_limits import (
-    FOR_TEXT,
-    MISFIT,
-    Meter,
-    Room,
-    check_shape,
-    check_text,
-    literal_patterns,
-    weight_of,
-    with_guards,
-    with_limits,
-)
-from checkrail.actions.fields import (
+from checkrail.actions.expression_fields import (
     Advice,
+    check_calls,
+    check_condition,
     check_text_calls,
     check_uses,
     field_names,
@@ -37,15 +27,37 @@ from checkrail.actions.fields import (
     in_text,
     kind_of,
 )
-from checkrail.actions.identifiers import TEXT_FUNCTIONS, Token, Use, text_calls, tokens, uses
-from checkrail.actions.wire import on_wire
+from checkrail.actions.expression_limits import (
+    FOR_TEXT,
+    InputBudget,
+    Meter,
+    MisfitError,
+    check_shape,
+    check_text,
+    literal_patterns,
+    weight_of,
+    with_guards,
+    with_limits,
+)
+from checkrail.actions.expression_names import (
+    LIBRARIES,
+    TEXT_FUNCTIONS,
+    Token,
+    Use,
+    find_calls,
+    find_operand,
+    find_uses,
+    text_calls,
+    tokenize_expression,
+)
+from checkrail.actions.wire import wire_value
 from checkrail.engine.errors import suggestion
 from checkrail.engine.event import Event
-from checkrail.engine.points import CONTRACTS, Contract, places
+from checkrail.engine.points import CONTRACTS, Contract, find_places
 from checkrail.engine.text import text_of
-from checkrail.engine.values import Value
+from checkrail.engine.values import ModelRequest, Value
 from checkrail.regex import PatternError, compile_pattern
-from checkrail.turns import in_turn
+from checkrail.turns import run_in_turn
 
 if TYPE_CHECKING:
     import cel
@@ -70,6 +82,7 @@ EVENT_NAMES = (
     "assistant_id",
     "request_id",
     "tool_call_id",
+    "new_messages",
 )
 SENDER_NAMES = ("channel", "user_id")
 """Fields of a message or session that read well without its name in front."""
@@ -96,7 +109,7 @@ _SAID_OTHERWISE = {
 }
 _GUARD = "Guard what may be absent, as in has(x.y) && x.y > 1 or x != null"
 _NO_FUNCTION = "Undefined variable or function: "
-Binder = Callable[[Event[Any], Room], Any]
+Binder = Callable[[Event[Any], InputBudget], Any]
 """Makes the value of a name from an event."""
 
 _SYNTAX = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
@@ -139,34 +152,34 @@ class Expression:
 
     def __call__(self, event: Event[Any]) -> bool | Awaitable[bool]:
         """Say whether the condition holds; what took long is told after others had their turn."""
-        return in_turn(lambda: self._evaluated(event))
+        return run_in_turn(lambda: self._evaluate(event))
 
-    def _evaluated(self, event: Event[Any]) -> bool:
-        names = self._names(event)
+    def _evaluate(self, event: Event[Any]) -> bool:
+        names = self._bind_names(event)
         meter = Meter() if self._limited else None
         try:
             known = names
             if meter is not None:
-                known = _cel().Context(names, meter.functions(self._functions))
+                known = _import_cel().Context(names, meter.build_functions(self._functions))
             answer = self._program.execute(known)
         except Exception as error:
             if meter is not None and meter.problem is not None:
-                raise _too_much(self.text, event, meter.problem) from None
-            raise _failed(self.text, event, names, error) from error
+                raise _limit_error(self.text, event, meter.problem) from None
+            raise _evaluation_error(self.text, event, names, error) from error
         if meter is not None and meter.problem is not None:
-            raise _too_much(self.text, event, meter.problem)
+            raise _limit_error(self.text, event, meter.problem)
         if answer is True or answer is False:
             return answer
         problem = f"the expression {self.text!r} gave {kind_of(answer)}, not true or false"
         remedy = "Compare it with something, as in x == 1 or size(x) > 0"
         raise ActionError(problem, remedy, public="its condition is neither true nor false")
 
-    def _names(self, event: Event[Any]) -> dict[str, Any]:
-        room = Room(self._weight, texts=self._texts)
+    def _bind_names(self, event: Event[Any]) -> dict[str, Any]:
+        room = InputBudget(self._weight, texts=self._texts)
         try:
             return {name: bind(event, room) for name, bind in self._binders.items()}
         except ActionError as error:
-            raise _too_much(self.text, event, error) from None
+            raise _limit_error(self.text, event, error) from None
 
 
 def compile_expression(text: str, points: Iterable[str] = ()) -> Expression:
@@ -175,31 +188,33 @@ def compile_expression(text: str, points: Iterable[str] = ()) -> Expression:
     With `points` given, a name that exists at none of them is refused too.
     """
     check_text(text)
-    program = _parsed(text)
-    words = tokens(text)
+    program = _compile_text(text)
+    words = tokenize_expression(text)
     check_shape(text, words)
     _check_methods(text, words)
     _check_patterns(text, words)
-    found = list(uses(text))
-    library = _library()
-    called = _namespaced(found, library)
+    found = list(find_uses(text))
+    library = _load_functions()
+    called = _namespaced_functions(found, library)
     plain_calls = set(program.functions()) - {name.rpartition(".")[2] for name in called}
     for name in sorted(plain_calls):
         _check_function(text, name, library)
     called |= plain_calls & library.keys()
-    contracts = _contracts(points)
+    contracts = _contracts_of(points)
     known = _names_at(contracts)
     read = _read_names(text, program.variables(), found, known, contracts)
     check_uses(text, [use for use in found if use.name in read], contracts)
+    check_calls(text, find_calls(text))
+    check_condition(text, find_operand(text), contracts)
     advice = check_text_calls(text, text_calls(text), contracts)
     advice += find_membership_advice(text, found)
     guarded = with_guards(text, words)
-    guarded_words = tokens(guarded)
+    guarded_words = tokenize_expression(guarded)
     written = with_limits(guarded, guarded_words)
     return Expression(
         text,
-        program if written == text else _parsed(written),
-        {name: _binder(name, members) for name, members in read.items()},
+        program if written == text else _compile_text(written),
+        {name: _build_binder(name, members) for name, members in read.items()},
         {name: library[name] for name in called},
         weight=weight_of(guarded_words),
         limited=written != guarded,
@@ -208,9 +223,9 @@ def compile_expression(text: str, points: Iterable[str] = ()) -> Expression:
     )
 
 
-def _library() -> dict[str, Callable[..., Any]]:
-    """Return the functions besides the language's own; `contains` is its own, for texts alone."""
-    _cel()
+def _load_functions() -> dict[str, Callable[..., Any]]:
+    """Return the functions of the library; `contains` is left to the language, for texts alone."""
+    _import_cel()
     from cel.stdlib import STDLIB_FUNCTIONS
 
     own = {name: call for name, call in STDLIB_FUNCTIONS.items() if name != "contains"}
@@ -221,13 +236,13 @@ def _check_patterns(text: str, words: list[Token]) -> None:
     """Refuse a pattern that stands in the expression and cannot be one."""
     for literal in literal_patterns(words):
         try:
-            compile_pattern(_cel().compile(literal).execute({}))
+            compile_pattern(_import_cel().compile(literal).execute({}))
         except PatternError as error:
             problem = f"the expression {text!r} has a pattern that cannot be: {error.problem}"
             raise ActionError(problem, error.remedy) from None
 
 
-def _cel() -> Any:
+def _import_cel() -> Any:
     try:
         if "cel" not in sys.modules:
             _import_without_command_line()
@@ -255,9 +270,9 @@ def _import_without_command_line() -> None:
         del sys.modules[shell.__name__]
 
 
-def _parsed(text: str) -> cel.Program:
+def _compile_text(text: str) -> cel.Program:
     try:
-        return _cel().compile(text)  # type: ignore[no-any-return]
+        return _import_cel().compile(text)  # type: ignore[no-any-return]
     except TypeError:
         problem = f"an expression is a text, not {kind_of(text)}"
         raise ActionError(problem, "Put it in quotes") from None
@@ -268,11 +283,11 @@ def _parsed(text: str) -> cel.Program:
             line, column, message = found.groups()
             where, what = f" at line {line}, column {column}", message.partition(" expecting {")[0]
         problem = f"the expression {text!r} is wrong{where}: {what}"
-        raise ActionError(problem, _remedy(text)) from None
+        raise ActionError(problem, _suggest_remedy(text)) from None
 
 
-def _remedy(text: str) -> str:
-    for token in tokens(text):
+def _suggest_remedy(text: str) -> str:
+    for token in tokenize_expression(text):
         if token.text in ("'", '"'):
             return "A quote is opened and not closed"
         if token.text in _SAID_OTHERWISE:
@@ -289,7 +304,7 @@ def _check_methods(text: str, words: list[Token]) -> None:
             raise ActionError(problem, f"Write it after the text: x.{name.text}(…)")
 
 
-def _namespaced(found: Iterable[Use], known: Mapping[str, Any]) -> set[str]:
+def _namespaced_functions(found: Iterable[Use], known: Mapping[str, Any]) -> set[str]:
     """Find the functions that are called with their library's name, as in `math.abs(x)`."""
     named = {f"{use.name}.{use.member}" for use in found if use.call}
     return named & known.keys()
@@ -300,11 +315,11 @@ def _check_function(text: str, name: str, library: Mapping[str, Any]) -> None:
         return
     known = [*_NATIVE, *library]
     problem = f"the expression {text!r} calls {name!r}, which does not exist"
-    raise ActionError(f"{problem}{suggestion(name, known)}", f"There are: {_listed(known)}")
+    raise ActionError(f"{problem}{suggestion(name, known)}", f"There are: {_join_names(known)}")
 
 
-def _contracts(points: Iterable[str]) -> list[Contract]:
-    found = [CONTRACTS[place.point] for name in points for place in places(name)]
+def _contracts_of(points: Iterable[str]) -> list[Contract]:
+    found = [CONTRACTS[place.point] for name in points for place in find_places(name)]
     return found or list(CONTRACTS.values())
 
 
@@ -319,7 +334,8 @@ def _names_at(contracts: Iterable[Contract]) -> dict[str, bool]:
         if name in getattr(item.value, "__slots__", ())
     }
     others = [*(contract.wire for contract in CONTRACTS.values()), *SENDER_NAMES]
-    return dict.fromkeys(EVENT_NAMES, True) | {name: name in here for name in others}
+    known = dict.fromkeys(EVENT_NAMES, True) | {name: name in here for name in others}
+    return known | {"new_messages": any(item.value is ModelRequest for item in contracts)}
 
 
 def _read_names(
@@ -350,7 +366,7 @@ def _read_names(
 
 def _is_language(use: Use) -> bool:
     """Return whether a name is CEL's own: a type, or a library in front of its function."""
-    if use.call and use.name in ("base64", "lists", "math", "optional", "sets", "strings"):
+    if use.call and use.name in LIBRARIES:
         return True
     return _stands_alone(use.name)
 
@@ -358,7 +374,7 @@ def _is_language(use: Use) -> bool:
 @functools.lru_cache(maxsize=256)
 def _stands_alone(name: str) -> bool:
     try:
-        _cel().compile(name).execute({})
+        _import_cel().compile(name).execute({})
     except RuntimeError:
         return False
     return True
@@ -375,7 +391,7 @@ def _refuse_name(text: str, use: Use, known: Mapping[str, bool], contracts: list
     problem = (
         f"the expression {text!r} uses {use.name!r} at {where}, which does not exist{not_here}"
     )
-    raise ActionError(f"{problem}{near}", f"Names are: {_listed(here)}")
+    raise ActionError(f"{problem}{near}", f"Names are: {_join_names(here)}")
 
 
 def _field_suggestion(name: str, contracts: list[Contract]) -> str:
@@ -387,64 +403,66 @@ def _field_suggestion(name: str, contracts: list[Contract]) -> str:
     return ""
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _binder(name: str, members: set[str] | None) -> Binder:
+def _build_binder(name: str, members: set[str] | None) -> Binder:
     """Return what makes a name's value from an event, and no more of it than is read."""
     if name == "point":
         return lambda event, _room: str(event.point)
     if name == "timestamp":
         return lambda event, _room: datetime.fromtimestamp(event.timestamp, UTC)
     if name in EVENT_NAMES:
-        return lambda event, room: _part(getattr(event, name), members, room)
+        return lambda event, room: _take_part(getattr(event, name), members, room)
     if name in SENDER_NAMES:
-        return lambda event, room: room.taken(getattr(event.value, name, None))
+        return lambda event, room: room.take_value(getattr(event.value, name, None))
 
-    def wired(event: Event[Any], room: Room) -> Any:
+    def bind_wire_value(event: Event[Any], room: InputBudget) -> Any:
         contract = CONTRACTS[event.point]
         if contract.wire != name:
             return None
-        return _part(on_wire(contract, event.value), members, room)
+        return _take_part(wire_value(contract, event.value), members, room)
 
-    return wired
+    return bind_wire_value
 
 
-def _part(value: Any, members: set[str] | None, room: Room) -> Any:
+def _take_part(value: Any, members: set[str] | None, room: InputBudget) -> Any:
     if members is not None and isinstance(value, Value):
-        return room.fields_taken(value, members & {*field_names(type(value))})
+        return room.take_fields(value, members & {*field_names(type(value))})
     if members is not None and isinstance(value, Mapping):
-        return {name: room.taken(value[name]) for name in members if name in value}
-    return room.taken(value)
+        return {name: room.take_value(value[name]) for name in members if name in value}
+    return room.take_value(value)
 
 
-def _too_much(text: str, event: Event[Any], error: ActionError) -> ActionError:
-    what = "could not be evaluated" if error.public == MISFIT else "was given up"
+def _limit_error(text: str, event: Event[Any], error: ActionError) -> ActionError:
+    what = "could not be evaluated" if isinstance(error, MisfitError) else "was given up"
     problem = f"the expression {text!r} {what} at {event.point}: {error.problem}"
     public = error.public or "its condition took too much to evaluate"
     return ActionError(problem, error.remedy, public=public)
 
 
-def _failed(
+def _evaluation_error(
     text: str, event: Event[Any], names: Mapping[str, Any], error: Exception
 ) -> ActionError:
     what = str(error).partition(": the operation is not defined")[0].partition(". Check")[0]
+    is_text_call = False
     if isinstance(error, KeyError):
         what = f"there is no key {error}"
     elif what.startswith(_NO_FUNCTION):  # it was known when it was compiled
-        what = f"{what.removeprefix(_NO_FUNCTION)} is not for what it was given"
+        function = what.removeprefix(_NO_FUNCTION)
+        is_text_call = function.strip("'") in TEXT_FUNCTIONS
+        what = f"{function} is not for what it was given"
     problem = f"the expression {text!r} could not be evaluated at {event.point}: {what}"
-    is_text_call = any(f"'{name}' is not for" in what for name in TEXT_FUNCTIONS)
     remedy = _sought_in_text(text, names) or FOR_TEXT * is_text_call or _GUARD
-    return ActionError(problem, remedy, public=MISFIT)
+    return MisfitError(problem, remedy)
 
 
 def _sought_in_text(text: str, names: Mapping[str, Any]) -> str:
-    for use in uses(text):
+    for use in find_uses(text):
         if use.sought is not None:
             what, where = use.sought
             with suppress(Exception):  # what cannot be read is not what went wrong here
-                if isinstance(_cel().compile(where).execute(dict(names)), str):
+                if isinstance(_import_cel().compile(where).execute(dict(names)), str):
                     return in_text(what, where)
     return ""

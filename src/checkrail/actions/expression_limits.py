@@ -17,8 +17,8 @@ from time import thread_time
 from typing import Any
 
 from checkrail.actions.errors import ActionError
-from checkrail.actions.fields import field_names, kind_of
-from checkrail.actions.identifiers import MACROS, TEXT_FUNCTIONS, Token, is_index
+from checkrail.actions.expression_fields import field_names, kind_of
+from checkrail.actions.expression_names import MACROS, TEXT_FUNCTIONS, Token, is_index
 from checkrail.engine.text import is_message, text_of
 from checkrail.engine.values import Value, plain
 from checkrail.regex import PatternError, compile_pattern
@@ -43,10 +43,16 @@ SECONDS = 0.05
 _SPLIT = "Make two hooks of it, or write it in Python"
 _LESS = "Look at less of the value, or write the hook in Python"
 FOR_TEXT = "text(x) is all text in x, whatever its shape; for an item or a key of x, write y in x"
-MISFIT = "its condition does not fit what it was given"
-"""What callers read of a condition that failed for what the event holds."""
 
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+
+
+class MisfitError(ActionError):
+    """A condition failed for what the event holds, which callers may read."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        public = "its condition does not fit what it was given"
+        super().__init__(problem, remedy, public=public)
 
 
 def check_text(text: Any) -> None:
@@ -65,7 +71,7 @@ def check_shape(text: str, found: list[Token]) -> None:
         if depth > DEEPEST:
             problem = f"the expression {shown} nests deeper than {DEEPEST} parentheses"
             raise ActionError(problem, _SPLIT)
-    if (loops := max((loop.depth for loop in _loops(found)), default=0)) > MOST_LOOPS:
+    if (loops := max((loop.depth for loop in _find_loops(found)), default=0)) > MOST_LOOPS:
         problem = f"the expression {shown} has {loops} loops within each other"
         raise ActionError(f"{problem}; {MOST_LOOPS} is the limit", _SPLIT)
     if sum(token.text == "+" for token in found) > MOST_SUMS:
@@ -83,12 +89,12 @@ class _Loop:
     growth: int
 
 
-def _loops(found: list[Token]) -> list[_Loop]:
+def _find_loops(found: list[Token]) -> list[_Loop]:
     loops: list[_Loop] = []
     for index in range(2, len(found)):
         is_call = found[index].text == "(" and found[index - 2].text == "."
         if is_call and found[index - 1].text in MACROS:
-            commas, end = _arguments(found, index)
+            commas, end = _split_arguments(found, index)
             if commas:
                 depth = 1 + sum(loop.body <= index < loop.end for loop in loops)
                 own = sum(token.text == found[index + 1].text for token in found[commas[0] : end])
@@ -104,10 +110,10 @@ def weight_of(found: list[Token]) -> int:
     """
     names = sum(token.kind == "name" for token in found)
     sums = sum(token.text == "+" for token in found)
-    return (names + sums * sums // 2) * math.prod(loop.growth for loop in _loops(found))
+    return (names + sums * sums // 2) * math.prod(loop.growth for loop in _find_loops(found))
 
 
-def _arguments(found: list[Token], index: int) -> tuple[list[int], int]:
+def _split_arguments(found: list[Token], index: int) -> tuple[list[int], int]:
     """Find the commas between the arguments of a call, and its closing parenthesis."""
     commas: list[int] = []
     depth = 0
@@ -126,13 +132,15 @@ def with_guards(text: str, found: list[Token]) -> str:
     insertions: list[tuple[int, int, str]] = []
     for index, (name, call) in enumerate(pairwise(found)):
         if (name.text, call.text) == ("has", "("):
-            _, end = _arguments(found, index + 1)
-            guards = [f"{part} != null && " for part in _holders(text, found, index + 2, end)]
+            _, end = _split_arguments(found, index + 1)
+            guards = [
+                f"{part} != null && " for part in _guarded_prefixes(text, found, index + 2, end)
+            ]
             insertions += [(name.start, 0, f"({''.join(guards)}"), (found[end].start, 0, ")")]
     return _with_insertions(text, insertions)
 
 
-def _holders(text: str, found: list[Token], start: int, end: int) -> Iterable[str]:
+def _guarded_prefixes(text: str, found: list[Token], start: int, end: int) -> Iterable[str]:
     """Return what stands in front of each dot between two places: `a` and `a.b` of `a.b.c`."""
     depth = 0
     for token in found[start:end]:
@@ -147,7 +155,7 @@ def with_limits(text: str, found: list[Token]) -> str:
     An index from the end, `x[-1]`, becomes a call: the language has none.
     """
     insertions: list[tuple[int, int, str]] = []
-    for loop in _loops(found):
+    for loop in _find_loops(found):
         insertions.append((found[loop.body].start + 1, 0, " _tick() ? ("))
         insertions.append((found[loop.end].start, 0, ") : [][0]"))
     for dot, name, call in zip(found, found[1:], found[2:], strict=False):
@@ -171,7 +179,7 @@ def _with_insertions(text: str, insertions: list[tuple[int, int, str]]) -> str:
 
 
 class Meter:
-    """What one evaluation may still take; `problem` says what it took too much of."""
+    """What one evaluation may still take; `problem` is the limit that it exceeded."""
 
     __slots__ = ("_until", "problem")
 
@@ -179,7 +187,7 @@ class Meter:
         self._until = thread_time() + SECONDS
         self.problem: ActionError | None = None
 
-    def goes_on(self) -> bool:
+    def has_time(self) -> bool:
         """Whether there is time left."""
         if self.problem is None and thread_time() > self._until:
             self.problem = ActionError(f"it took longer than {SECONDS:g} s", _LESS)
@@ -187,12 +195,12 @@ class Meter:
 
     def matches(self, text: Any, pattern: Any) -> bool | None:
         """Search a text for a pattern, as `text.matches(pattern)`."""
-        if not self.goes_on():
+        if not self.has_time():
             return None
         wrong = [kind_of(given) for given in (text, pattern) if not isinstance(given, str)]
         if wrong:
             problem = f"`matches` is for a text and a pattern, not for {wrong[0]}"
-            self.problem = ActionError(problem, FOR_TEXT, public=MISFIT)
+            self.problem = MisfitError(problem, FOR_TEXT)
             return None
         try:
             return compile_pattern(pattern).search(text) is not None
@@ -200,37 +208,37 @@ class Meter:
             self.problem = ActionError(f"{error.problem} in `matches`", error.remedy)
             return None
 
-    def item(self, items: Any, index: int) -> Any:
+    def item_at(self, items: Any, index: int) -> Any:
         """Return an item of a list, counted from its end, as `list[-1]`."""
         if isinstance(items, list) and -len(items) <= index < len(items):
             return items[index]
         holder = f"a list of {len(items)}" if isinstance(items, list) else kind_of(items)
         problem = f"there is no item {index} in {holder}"
-        self.problem = ActionError(problem, "Guard it, as in size(x) > 0 && …", public=MISFIT)
+        self.problem = MisfitError(problem, "Guard it, as in size(x) > 0 && …")
         return None
 
-    def guarded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def guard_function(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of the library that is called only if it will not take too long."""
         size, bounded = _SIZES.get(name), _BOUNDED.get(name, function)
 
-        def call(*given: Any) -> Any:
-            if not self.goes_on():
+        def call_guarded(*given: Any) -> Any:
+            if not self.has_time():
                 return None
             if size is not None and _is_too_much(size, given):
                 self.problem = ActionError(f"what {name} was given is too much for it", _LESS)
                 return None
             if name in TEXT_FUNCTIONS and not isinstance(given[0], str):
                 problem = f"`{name}` is for a text, not for {kind_of(given[0])}"
-                self.problem = ActionError(problem, FOR_TEXT, public=MISFIT)
+                self.problem = MisfitError(problem, FOR_TEXT)
                 return None
             return bounded(*given)
 
-        return call
+        return call_guarded
 
-    def functions(self, library: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    def build_functions(self, library: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
         """Return what an expression calls in one evaluation."""
-        own = {name: self.guarded(name, function) for name, function in library.items()}
-        return {**own, "_tick": self.goes_on, "_matches": self.matches, "_item": self.item}
+        own = {name: self.guard_function(name, function) for name, function in library.items()}
+        return {**own, "_tick": self.has_time, "_matches": self.matches, "_item": self.item_at}
 
 
 def _is_too_much(size: Callable[..., tuple[int, int]], given: tuple[Any, ...]) -> bool:
@@ -241,36 +249,36 @@ def _is_too_much(size: Callable[..., tuple[int, int]], given: tuple[Any, ...]) -
     return found > most
 
 
-def _replaced(text: str, old: str, new: str, *_limit: int) -> tuple[int, int]:
+def _replaced_size(text: str, old: str, new: str, *_limit: int) -> tuple[int, int]:
     return len(text) + text.count(old) * len(new), MOST_CHARACTERS
 
 
-def _joined(items: list[str], between: str = "") -> tuple[int, int]:
+def _joined_size(items: list[str], between: str = "") -> tuple[int, int]:
     return sum(map(len, items)) + len(between) * len(items), MOST_CHARACTERS
 
 
-def _split(text: str, between: str, *_limit: int) -> tuple[int, int]:
+def _split_size(text: str, between: str, *_limit: int) -> tuple[int, int]:
     return text.count(between), MOST_PARTS
 
 
-def _pairs(some: list[Any], others: list[Any]) -> tuple[int, int]:
+def _pairs_size(some: list[Any], others: list[Any]) -> tuple[int, int]:
     return len(some) * len(others), MOST_PAIRS
 
 
-def _characters(text: Any) -> tuple[int, int]:
+def _text_size(text: Any) -> tuple[int, int]:
     return len(text), MOST_CHARACTERS
 
 
 _SIZES: dict[str, Callable[..., tuple[int, int]]] = {
-    "replace": _replaced,
-    "join": _joined,
-    "split": _split,
+    "replace": _replaced_size,
+    "join": _joined_size,
+    "split": _split_size,
     "lists.range": lambda count: (count, MOST_PARTS),
-    "distinct": lambda items: _pairs(items, items),
-    "sets.contains": _pairs,
-    "sets.equivalent": _pairs,
-    "sets.intersects": _pairs,
-    **dict.fromkeys(("lowerAscii", "upperAscii", "strings.quote", "reverse"), _characters),
+    "distinct": lambda items: _pairs_size(items, items),
+    "sets.contains": _pairs_size,
+    "sets.equivalent": _pairs_size,
+    "sets.intersects": _pairs_size,
+    **dict.fromkeys(("lowerAscii", "upperAscii", "strings.quote", "reverse"), _text_size),
 }
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code + 32: code for code in _LOWER}
@@ -281,8 +289,8 @@ _BOUNDED: dict[str, Callable[..., Any]] = {
 """The same as the library's, which go through a text letter by letter."""
 
 
-class Room:
-    """How much of an event an expression may still be given; `weight` is how often it copies it.
+class InputBudget:
+    """How much of an event an expression may still get; `weight` is how often it copies it.
 
     With `texts`, values and messages within what it is given have their `text`.
     """
@@ -293,7 +301,7 @@ class Room:
         self._left = self._most = min(MOST_PARTS, max(100, MOST_WORK // max(1, weight)))
         self._texts = texts
 
-    def taken(self, value: Any, level: int = 0) -> Any:
+    def take_value(self, value: Any, level: int = 0) -> Any:
         """Return a value as plain data, or refuse one that is too large to be looked at."""
         self._left -= 1 + (len(value) // _TEXT_PART if isinstance(value, str) else 0)
         if self._left < 0 or level > MOST_LEVELS:
@@ -303,23 +311,23 @@ class Room:
             raise ActionError(problem, "Name the field of it that the expression is about")
         if isinstance(value, Value):
             names = field_names(type(value)) if self._texts else value.__slots__
-            return self.fields_taken(value, names, level)
+            return self.take_fields(value, names, level)
         if isinstance(value, Mapping):
-            parts = ((_readable(str(key)), item) for key, item in value.items())
-            found = {key: self.taken(item, level + 1) for key, item in parts}
+            parts = ((_encodable_text(str(key)), item) for key, item in value.items())
+            found = {key: self.take_value(item, level + 1) for key, item in parts}
             if self._texts and is_message(value):
-                found["text"] = self.taken(text_of(value), level + 1)
+                found["text"] = self.take_value(text_of(value), level + 1)
             return found
         if isinstance(value, (list, tuple)):
-            return [self.taken(item, level + 1) for item in value]
-        return _readable(value) if isinstance(value, str) else plain(value)
+            return [self.take_value(item, level + 1) for item in value]
+        return _encodable_text(value) if isinstance(value, str) else plain(value)
 
-    def fields_taken(self, value: Value, names: Iterable[str], level: int = 0) -> dict[str, Any]:
+    def take_fields(self, value: Value, names: Iterable[str], level: int = 0) -> dict[str, Any]:
         """Return some fields of a value as plain data."""
-        return {name: self.taken(getattr(value, name), level + 1) for name in names}
+        return {name: self.take_value(getattr(value, name), level + 1) for name in names}
 
 
-def _readable(text: str) -> str:
+def _encodable_text(text: str) -> str:
     """Return a text that the language can hold: half of a surrogate pair is one character."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 

@@ -15,20 +15,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from checkrail.actions import wire
-from checkrail.actions.answers import read_json
-from checkrail.actions.destinations import Destination, destination
-from checkrail.actions.errors import ActionError
+from checkrail.actions.destinations import Destination, parse_destination
+from checkrail.actions.errors import ActionError, OutboundRefused, about_key
 from checkrail.actions.outbound import HEADER, OURS, VALUE, Outbound, OutboundAnswer
-from checkrail.actions.outbound_errors import OutboundRefused
 from checkrail.actions.outside import Outside
-from checkrail.actions.signing import key
+from checkrail.actions.signatures import parse_secret
+from checkrail.actions.wire import encode_request, parse_answer, read_json, render_event
 from checkrail.engine.errors import InvalidOutcomeError, UnreachableError
 from checkrail.engine.event import Event
-from checkrail.engine.extras import needs
 from checkrail.engine.hook import DEFAULT_TIMEOUT
 from checkrail.engine.outcomes import Outcome
 from checkrail.engine.values import plain
+from checkrail.extras import needs
 
 LIMIT = 1 << 20
 """How many bytes an answer may have."""
@@ -43,7 +41,7 @@ _AFTER = 1.0  # seconds: the engine is to see first that time is up
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """What is asked, and how; `hidden` is what must not come back in an answer."""
+    """The request that is sent, and how; `hidden` is what must not come back in an answer."""
 
     method: str
     url: str = field(repr=False)
@@ -65,7 +63,7 @@ def http(
     timeout: float | None = None,
     signer: tuple[str, ...] = (),
 ) -> Callable[[Event[Any]], Awaitable[Outcome | None]]:
-    """Make a hook of a web service; `timeout` is the hook's own, which the engine keeps.
+    """Build a hook from a web service; `timeout` is the hook's own, which the engine enforces.
 
     The request is signed with `secret`, or with that of `outside`, if there is one. A `signer`, the
     owner and the name of an agent that a request made, has a secret derived from that.
@@ -73,26 +71,30 @@ def http(
     with needs("httpx2", "a hook that is a web service", "server"):
         import httpcore2  # noqa: F401
     given = headers or {}
-    if secret is not None:
-        key(secret)
+    with about_key("secret"):
+        if secret is not None:
+            parse_secret(secret)
+    with about_key("headers"):
+        told = _USUAL | _check_headers(given)
+    with about_key("url"):
+        where = parse_destination(url)
     seconds = (DEFAULT_TIMEOUT if timeout is None else timeout) + _AFTER
-    told = _USUAL | _checked(given)
-    hidden = frozenset((*_secrets(given), *(() if secret is None else (secret,))))
-    service = _Service(method, url, destination(url), told, secret, signer, hidden, seconds)
+    hidden = frozenset((*_find_secrets(given), *(() if secret is None else (secret,))))
+    service = _Service(method, url, where, told, secret, signer, hidden, seconds)
     around = outside or Outside()
 
-    async def ask_service(event: Event[Any]) -> Outcome | None:
+    async def call_service(event: Event[Any]) -> Outcome | None:
         try:
-            answer = await _sent(service, event, around)
+            answer = await _send_event(service, event, around)
         except OutboundRefused as error:
             raise UnreachableError(str(error)) from None
-        return _answer(event, service, answer)
+        return _parse_answer(event, service, answer)
 
-    return ask_service
+    return call_service
 
 
-def _checked(headers: Mapping[str, str]) -> dict[str, str]:
-    """Give headers under names in lower case, or say which cannot be; never what it holds."""
+def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers under lower-case names, or raise which is invalid; never its value."""
     for name, value in headers.items():
         if name.lower() in OURS:
             remedy = "Remove it: it follows from the URL and the content"
@@ -103,8 +105,8 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): str(value) for name, value in headers.items()}
 
 
-def _secrets(headers: Mapping[str, str]) -> set[str]:
-    """Find the words that variables brought into headers that say who asks."""
+def _find_secrets(headers: Mapping[str, str]) -> set[str]:
+    """Find the words that variables put into headers with credentials."""
     found: set[str] = set()
     for name, value in headers.items():
         written = str(getattr(value, "written", value))
@@ -113,11 +115,11 @@ def _secrets(headers: Mapping[str, str]) -> set[str]:
     return found
 
 
-async def _sent(service: _Service, event: Event[Any], outside: Outside) -> OutboundAnswer:
-    content = wire.encode(wire.request(event))
+async def _send_event(service: _Service, event: Event[Any], outside: Outside) -> OutboundAnswer:
+    content = encode_request(render_event(event))
     message_id = _message_id(service, event)
     named = {} if message_id is None else {"webhook-id": message_id}
-    async with _client(outside, service.where) as client:
+    async with _open_client(outside, service.where) as client:
         return await client.send(
             service.method,
             service.url,
@@ -130,12 +132,14 @@ async def _sent(service: _Service, event: Event[Any], outside: Outside) -> Outbo
 
 
 @asynccontextmanager
-async def _client(outside: Outside, where: Destination) -> AsyncIterator[Outbound]:
-    """Yield the client that is there, or one for this request: nobody would close it later."""
+async def _open_client(outside: Outside, where: Destination) -> AsyncIterator[Outbound]:
+    """Yield the shared client, or one for this request alone, which is closed after it."""
     if outside.outbound is not None:
         yield outside.outbound
         return
-    own = Outbound(outside.allow, max_response_bytes=LIMIT, tls=None if where.plain else _tls())
+    own = Outbound(
+        outside.allow, max_response_bytes=LIMIT, tls=None if where.is_plain else _tls_context()
+    )
     try:
         yield own
     finally:
@@ -143,7 +147,7 @@ async def _client(outside: Outside, where: Destination) -> AsyncIterator[Outboun
 
 
 @functools.cache
-def _tls() -> ssl.SSLContext:
+def _tls_context() -> ssl.SSLContext:
     """Return what certificates are checked with; it takes long to make."""
     import httpcore2
 
@@ -151,7 +155,7 @@ def _tls() -> ssl.SSLContext:
 
 
 def _message_id(service: _Service, event: Event[Any]) -> str | None:
-    """Name a message that may be sent again, the same each time; other hooks' have other names."""
+    """Return the id of a message: the same each time it is sent, another for other hooks."""
     delivery = event.metadata.get("delivery_id")
     if delivery is None:
         return None
@@ -159,10 +163,10 @@ def _message_id(service: _Service, event: Event[Any]) -> str | None:
     return f"msg_{hashlib.sha256(of.encode()).hexdigest()[:32]}"
 
 
-def _answer(event: Event[Any], service: _Service, answer: OutboundAnswer) -> Outcome | None:
+def _parse_answer(event: Event[Any], service: _Service, answer: OutboundAnswer) -> Outcome | None:
     where, observing = service.where, event.verdict is not None
     if not 200 <= answer.status < 300:
-        _refuse(where, answer.status)
+        _raise_for_status(where, answer.status)
     if answer.cut or len(answer.content) > LIMIT:
         raise InvalidOutcomeError(f"{where} answered more than {LIMIT} bytes: answer with less")
     if observing and not answer.content.strip():
@@ -173,10 +177,10 @@ def _answer(event: Event[Any], service: _Service, answer: OutboundAnswer) -> Out
             f"{where} repeated a secret that it was sent: it must not be in an answer"
         )
     data = read_json(str(where), answer.content)
-    return wire.answer(event.point, data, event.value, observing=observing)
+    return parse_answer(event.point, data, event.value, observing=observing)
 
 
-def _refuse(where: Destination, status: int) -> NoReturn:
+def _raise_for_status(where: Destination, status: int) -> NoReturn:
     if status >= 500 or status == 429:
         raise UnreachableError(f"{where} answered {status}")
     if 300 <= status < 400:

@@ -13,6 +13,7 @@ Status = Annotated[int, Field(ge=400, le=599)]
 Meaning = Literal["block", "fail", "continue"]
 Behaviour = Literal["block", "continue", "ignore"]
 FailureKind = Literal["error", "timeout", "unreachable", "invalid"]
+Restored = Literal["tools", "text"]
 Kept = InstanceOf[str]
 """A text that stays the object it is: one that variables were put into knows how it was written."""
 
@@ -42,16 +43,26 @@ class PythonFields(Fields):
 
     @property
     def reference(self) -> str:
-        """The import reference, however it was said."""
+        """The import reference, in whichever form it was written."""
         return self.path or f"{self.module}:{self.function}"
 
 
 class RedactFields(Fields):
     """What a rule redacts, and where."""
 
-    patterns: Annotated[list[Text], Field(min_length=1)]
+    patterns: Annotated[list[Text], Field(min_length=1)] | None = None
+    kinds: Annotated[list[Literal["secrets", "email", "card"]], Field(min_length=1)] | None = None
     mask: str = Field(default="[redacted]", alias="with")
     fields_: Annotated[list[Text], Field(min_length=1)] | None = Field(default=None, alias="fields")
+    restore: Restored | Annotated[list[Restored], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> RedactFields:
+        if self.patterns is None and self.kinds is None:
+            raise ValueError("an object with `patterns`, `kinds` or both")
+        if self.restore is not None and "mask" in self.model_fields_set:
+            raise ValueError("an object with `with` or `restore`, but not both")
+        return self
 
 
 class RuleFields(Fields):
@@ -67,6 +78,8 @@ class RuleFields(Fields):
     code: Text | None = None
     retry_after: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     set: Annotated[dict[str, Any], Field(min_length=1)] | None = None
+    prepend: Text | None = None
+    append: Text | None = None
     redact: Text | Annotated[list[Text], Field(min_length=1)] | RedactFields | None = None
     inject: Text | Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
     last: Literal[True] | None = None
@@ -81,7 +94,7 @@ class CommandFields(Fields):
 
 
 class HttpFields(Fields):
-    """A web service that is asked; what it is sent along may be secret."""
+    """A web service that is called; what it is sent may be secret."""
 
     url: Annotated[str, Field(pattern=r"^https?://[^/\s]+", repr=False)]
     method: Literal["POST", "PUT", "PATCH"] = "POST"
@@ -98,7 +111,7 @@ class AgentFields(Fields):
 
 
 class ApprovalFields(Fields):
-    """A person who is asked."""
+    """A person who has to approve."""
 
     question: Text
     timeout: Seconds | None = None

@@ -9,22 +9,44 @@ import ssl
 import time
 import uuid
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from checkrail.actions.allowlist import AllowList
-from checkrail.actions.bounded import body
-from checkrail.actions.destinations import Destination, destination
-from checkrail.actions.outbound_errors import OutboundRefused, OutboundUnreachable
-from checkrail.actions.signing import signed
-from checkrail.engine.extras import needs
+from checkrail.actions.destinations import Destination, parse_destination
+from checkrail.actions.errors import OutboundRefused, OutboundUnreachable
+from checkrail.actions.signatures import signature_headers
+from checkrail.extras import needs
 
 if TYPE_CHECKING:
     import httpcore2
 
-    from checkrail.actions.pinned import PinnedTransport, Resolver
+    from checkrail.actions.pinned_connections import PinnedTransport, Resolver
+
+
+AUTOMATIC = 47
+"""zlib's word for: the format is gzip or zlib, look yourself."""
+
+DEFLATED = frozenset({"gzip", "x-gzip", "deflate"})
+
+
+async def read_body(chunks: AsyncIterable[bytes], encoding: str, limit: int) -> tuple[bytes, bool]:
+    """Read a body, and return whether it was cut off; one layer of compression is removed.
+
+    Layers upon layers are left on: they are what bombs are made of.
+    """
+    kept, came = bytearray(), 0
+    inflater = zlib.decompressobj(AUTOMATIC) if encoding.strip().lower() in DEFLATED else None
+    async for chunk in chunks:
+        came += len(chunk)
+        room = limit + 1 - len(kept)
+        kept += inflater.decompress(chunk, room) if inflater else chunk[:room]
+        if max(came, len(kept)) > limit:
+            return bytes(kept[:limit]), True
+    return bytes(kept), False
+
 
 __all__ = ["Outbound", "OutboundAnswer", "OutboundRefused", "OutboundUnreachable"]
 
@@ -86,12 +108,12 @@ class Outbound:
         self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
 
     def check(self, url: str) -> None:
-        """Refuse a URL that can be seen to be wrong; its host is not looked up."""
-        self._allowed.check(destination(url))
+        """Refuse a URL that is plainly wrong; its host is not looked up."""
+        self._allowed.check(parse_destination(url))
 
-    def lists(self, url: str) -> bool:
+    def is_listed(self, url: str) -> bool:
         """Return whether the place of a URL is one of those that were listed."""
-        return self._allowed.lists(destination(url))
+        return self._allowed.is_listed(parse_destination(url))
 
     async def send(
         self,
@@ -104,24 +126,24 @@ class Outbound:
         message_id: str | None = None,
         timeout: float | None = None,
     ) -> OutboundAnswer:
-        """Send one request, once, and give its answer.
+        """Send one request, once, and return its answer.
 
         With `sign_with` it is signed; `message_id` is the same for each attempt at a message.
         """
-        where = destination(url)
+        where = parse_destination(url)
         self._allowed.check(where)
-        told = _told(headers or {})
+        told = _prepare_headers(headers or {})
         if sign_with is not None:
             made = message_id or f"msg_{uuid.uuid4().hex}"
-            told |= _checked(signed(sign_with, made, content, int(time.time())))
-        request = _Request(_method(method), where, _usual(where) | told, content)
-        return await self._answer(request, self._timeout if timeout is None else timeout)
+            told |= _check_headers(signature_headers(sign_with, made, content, int(time.time())))
+        request = _Request(_check_method(method), where, _default_headers(where) | told, content)
+        return await self._request_answer(request, self._timeout if timeout is None else timeout)
 
-    def transport(self) -> PinnedTransport:
-        """Return what a client of another package sends requests through, for the same places."""
-        from checkrail.actions.pinned import PinnedTransport, resolve
+    def build_transport(self) -> PinnedTransport:
+        """Return a transport for a client of another package, limited to the same places."""
+        from checkrail.actions.pinned_connections import PinnedTransport, resolve_host
 
-        return PinnedTransport(self._allowed, self._resolver or resolve, self._tls)
+        return PinnedTransport(self._allowed, self._resolver or resolve_host, self._tls)
 
     async def aclose(self) -> None:
         """Close all connections; the next request opens new ones."""
@@ -129,21 +151,21 @@ class Outbound:
         for pool in pools.values():
             await pool.aclose()
 
-    async def _answer(self, request: _Request, seconds: float) -> OutboundAnswer:
-        pool = self._pool(request.where.scheme)
+    async def _request_answer(self, request: _Request, seconds: float) -> OutboundAnswer:
+        pool = self._find_pool(request.where.scheme)
         import httpcore2
 
         where = str(request.where)
         try:
             async with asyncio.timeout(seconds):
-                return await self._exchange(pool, request, seconds)
+                return await self._send_over_pool(pool, request, seconds)
         except (TimeoutError, httpcore2.TimeoutException):
             why = f"it took longer than {seconds:g} s"
             raise OutboundUnreachable(where, why, "timeout") from None
         except (httpcore2.NetworkError, httpcore2.ProtocolError, zlib.error) as error:
-            raise OutboundUnreachable(where, _why(error)) from None
+            raise OutboundUnreachable(where, _describe_error(error)) from None
 
-    async def _exchange(
+    async def _send_over_pool(
         self, pool: httpcore2.AsyncConnectionPool, request: _Request, seconds: float
     ) -> OutboundAnswer:
         import httpcore2
@@ -157,18 +179,18 @@ class Outbound:
             extensions={"timeout": {"connect": seconds}},
         )
         async with asked as response, aclosing(response.aiter_stream()) as chunks:
-            found = _headers(response.headers)
+            found = _parse_headers(response.headers)
             encoding = found.get("content-encoding", "")
-            data, cut = await body(chunks, encoding, self._limit)
+            data, cut = await read_body(chunks, encoding, self._limit)
             return OutboundAnswer(response.status, found, data, cut)
 
-    def _pool(self, scheme: str) -> httpcore2.AsyncConnectionPool:
+    def _find_pool(self, scheme: str) -> httpcore2.AsyncConnectionPool:
         """Return the connections of a scheme: what is permitted depends on it."""
         if scheme not in self._pools:
             with needs("httpx2", "outgoing HTTP", "server"):
                 import httpcore2
 
-                from checkrail.actions.pinned import Pinned, resolve
+                from checkrail.actions.pinned_connections import PinnedBackend, resolve_host
             if scheme == "https" and self._tls is None:
                 self._tls = httpcore2.default_ssl_context()  # slow, and not kept by the pool
             self._pools[scheme] = httpcore2.AsyncConnectionPool(
@@ -176,32 +198,34 @@ class Outbound:
                 max_connections=CONNECTIONS,
                 max_keepalive_connections=IDLE_CONNECTIONS,
                 keepalive_expiry=IDLE_SECONDS,
-                network_backend=Pinned(scheme, self._allowed, self._resolver or resolve),
+                network_backend=PinnedBackend(
+                    scheme, self._allowed, self._resolver or resolve_host
+                ),
             )
         return self._pools[scheme]
 
 
-def _method(method: str) -> str:
+def _check_method(method: str) -> str:
     if method not in METHODS:
         known = ", ".join(sorted(METHODS))
         raise OutboundRefused(f"{method!r} is no method of a request", f"Use one of {known}")
     return method
 
 
-def _usual(where: Destination) -> dict[str, str]:
-    """Return what every request says; compressed answers are understood, but not asked for."""
+def _default_headers(where: Destination) -> dict[str, str]:
+    """Return the headers of every request; compressed answers are read, but not requested."""
     return {"host": where.authority, "accept-encoding": "identity", "user-agent": "checkrail"}
 
 
-def _told(headers: Mapping[str, str]) -> dict[str, str]:
+def _prepare_headers(headers: Mapping[str, str]) -> dict[str, str]:
     told = {name.lower(): value.strip(" \t") for name, value in headers.items()}
     for name in sorted(OURS & told.keys()):
         problem = f"the header {name} cannot be set"
         raise OutboundRefused(problem, "Remove it: it follows from the URL and the content")
-    return _checked(told)
+    return _check_headers(told)
 
 
-def _checked(headers: dict[str, str]) -> dict[str, str]:
+def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not HEADER.fullmatch(name) or not VALUE.fullmatch(value):
             problem = f"the header {name!r} has characters that no header can have"
@@ -209,7 +233,7 @@ def _checked(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-def _headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+def _parse_headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in raw:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -217,8 +241,8 @@ def _headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     return found
 
 
-def _why(error: BaseException) -> str:
-    """Return why nothing came back, in words that cannot repeat what was sent."""
+def _describe_error(error: BaseException) -> str:
+    """Return why there was no answer, in words that cannot repeat what was sent."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, ssl.SSLCertVerificationError):
@@ -229,11 +253,11 @@ def _why(error: BaseException) -> str:
             return os.strerror(seen.errno)
         if isinstance(seen, zlib.error):
             return "its content is not compressed as its headers say"
-        seen = _beneath(seen)
+        seen = _inner_error(seen)
     return "the connection ended early, or was no HTTP"
 
 
-def _beneath(error: BaseException) -> BaseException | None:
+def _inner_error(error: BaseException) -> BaseException | None:
     """Return the error that another one is about: httpcore2 keeps it as its argument."""
     inner = error.args[0] if error.args else None
     return error.__cause__ or (inner if isinstance(inner, BaseException) else None)

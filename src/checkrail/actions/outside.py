@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from checkrail.actions.signing import derived
+from checkrail.actions.signatures import derive_secret
 from checkrail.engine.event import Event
 
 if TYPE_CHECKING:
     from checkrail.actions.outbound import Outbound
     from checkrail.builtin.counters import Counters
+    from checkrail.builtin.session_summary import SummaryWriter
 
 
 class AgentCaller(Protocol):
@@ -34,7 +35,8 @@ class Outside:
     `agents` runs other agents, which takes a server: `serving` says that there is one, or will be.
     `secret` signs the requests of hooks that have no secret of their own; those of an agent that
     a request made are signed with one that is derived from it for this agent. Limits and budgets
-    are counted in `counters`; without them, each hook counts by itself.
+    are counted in `counters`; without them, each hook counts by itself. Sessions are summed up by
+    `summaries`, which takes a server too.
     """
 
     outbound: Outbound | None = None
@@ -43,9 +45,10 @@ class Outside:
     secret: str | None = field(default=None, repr=False)
     allow: tuple[str, ...] = ()
     counters: Counters | None = None
+    summaries: SummaryWriter | None = None
 
     def signing_secret(self, signer: tuple[str, ...] = ()) -> str | None:
         """Return what signs requests: the server's secret, or a signer's own, derived from it."""
         if self.secret is None or not signer:
             return self.secret
-        return derived(self.secret, *signer)
+        return derive_secret(self.secret, *signer)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkrail.actions.errors import ActionError
-from checkrail.actions.fields import kind_of
+from checkrail.actions.expression_fields import kind_of
 from checkrail.engine.errors import suggestion
 from checkrail.engine.points import Contract
 from checkrail.engine.values import Value, plain
@@ -30,7 +30,7 @@ EVERY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Where in a value something is; `rooted` says that it was written with its `$`."""
+    """Where in a value something is; `rooted`: it was written with its `$`."""
 
     text: str
     steps: tuple[Step, ...]
@@ -40,8 +40,8 @@ class Path:
         return self.text
 
 
-def parse(text: Any, *, wild: bool = False) -> Path:
-    """Read a path, or say where it is wrong; a `wild` one may have `[*]` for every item."""
+def parse_path(text: Any, *, wild: bool = False) -> Path:
+    """Parse a path, or raise where it is wrong; a `wild` one may have `[*]` for every item."""
     if not isinstance(text, str):
         raise ActionError(f"a path is a text, not {kind_of(text)}", _FORMS)
     rooted = text.startswith("$")
@@ -54,30 +54,30 @@ def parse(text: Any, *, wild: bool = False) -> Path:
         if not begins or found is None or (found["index"] == EVERY and not wild):
             problem = f"the path {text!r} is wrong at column {at + rooted + 1}"
             raise ActionError(problem, _FORMS)
-        steps.append(_step(found))
+        steps.append(_parse_step(found))
         at = found.end()
     if not steps:
         raise ActionError(f"the path {text!r} leads nowhere", _FORMS)
     return Path(text, tuple(steps), rooted)
 
 
-def _step(found: re.Match[str]) -> Step:
+def _parse_step(found: re.Match[str]) -> Step:
     if found["index"] is not None:
         return EVERY if found["index"] == EVERY else int(found["index"])
     return found["key"] or found["single"] or found["double"]
 
 
-def fits(path: Path, contract: Contract) -> bool:
+def is_valid_at(path: Path, contract: Contract) -> bool:
     """Return whether a path can lead anywhere in the values of a point."""
     try:
-        within(path, contract)
+        relative_path(path, contract)
     except ActionError:
         return False
     return True
 
 
-def within(path: Path, contract: Contract) -> Path:
-    """Read a path from the value on; it may begin with the value's name, as in `when`.
+def relative_path(path: Path, contract: Contract) -> Path:
+    """Return a path from the value on; it may begin with the value's name, as in `when`.
 
     The name alone stands for the whole value. With `$` in front it is the name of a key.
     """
@@ -96,50 +96,32 @@ class _Absent(Exception):
     """There is nothing where the path leads."""
 
 
-def assign(value: Any, path: Path, new: Any) -> Any:
+def assign_path(value: Any, path: Path, new: Any) -> Any:
     """Return a copy of a value with something set; missing keys are made, missing items are not."""
     try:
-        return _assigned(value, path.steps, new)
+        return _assign_steps(value, path.steps, new)
     except _Absent as absent:
         problem = f"{path.text!r} cannot be set: {absent}"
         raise ActionError(problem, "Guard the rule with `when`, or mend the path") from None
 
 
-def concrete(value: Any, path: Path) -> tuple[str, ...]:
-    """Return a path's steps as texts, counted from the front; none if it leads nowhere."""
-    steps: list[str] = []
-    for number, step in enumerate(path.steps):
-        if step == EVERY:
-            return (*steps, *(str(rest) for rest in path.steps[number:]))
-        try:
-            inner = _part(value, step, create=False)
-        except _Absent:
-            return ()
-        behind = isinstance(step, int) and step < 0
-        steps.append(str(step + len(_data(value)) if behind else step))  # type: ignore[operator]
-        value = inner
-    return tuple(steps)
-
-
-def _assigned(value: Any, steps: tuple[Step, ...], new: Any) -> Any:
+def _assign_steps(value: Any, steps: tuple[Step, ...], new: Any) -> Any:
     if not steps:
         return new
     step, *rest = steps
     if value is None and isinstance(step, str):
         value = {}
-    inner = _part(value, step, create=True)
-    return _with(value, step, _assigned(inner, tuple(rest), new))
+    inner = _find_part(value, step)
+    return _with_part(value, step, _assign_steps(inner, tuple(rest), new))
 
 
-def _part(value: Any, step: Step, *, create: bool) -> Any:
+def _find_part(value: Any, step: Step) -> Any:
     if isinstance(value, Value):
         if step not in value.__slots__:
             raise _Absent(f"a {type(value).__name__} has no field {step!r}")
         return getattr(value, str(step))
-    data = _data(value)
+    data = _to_data(value)
     if isinstance(data, Mapping) and isinstance(step, str):
-        if step not in data and not create:
-            raise _Absent(f"there is no key {step!r}")
         return data.get(step)
     if isinstance(data, (list, tuple)) and isinstance(step, int):
         if not -len(data) <= step < len(data):
@@ -149,10 +131,10 @@ def _part(value: Any, step: Step, *, create: bool) -> Any:
     raise _Absent(f"{step!r} needs {wanted}, but found {kind_of(value)}")
 
 
-def _with(value: Any, step: Step, new: Any) -> Any:
+def _with_part(value: Any, step: Step, new: Any) -> Any:
     if isinstance(value, Value):
         return dataclasses.replace(value, **{str(step): new})  # type: ignore[type-var]
-    data = _data(value)
+    data = _to_data(value)
     if isinstance(data, Mapping):
         return {**data, step: new}
     items = list(data)
@@ -160,6 +142,6 @@ def _with(value: Any, step: Step, new: Any) -> Any:
     return items
 
 
-def _data(value: Any) -> Any:
-    """See an object of another library as the data that it holds."""
+def _to_data(value: Any) -> Any:
+    """Return an object of another library as the data that it holds."""
     return value if isinstance(value, (Mapping, list, tuple)) else plain(value)

@@ -38,7 +38,7 @@ class TooMuchOutputError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessResult:
     """How a program ended: its exit code, negative for a signal, and what it wrote."""
 
     code: int
@@ -72,19 +72,19 @@ class _Pipe:
 
 
 class _Input(_Pipe):
-    """What the program is told; it need not listen to the end."""
+    """What is written to the program; it need not read to the end."""
 
     def __init__(self, data: bytes) -> None:
         theirs, ours = os.pipe()
         super().__init__(ours, theirs)
         self.left = memoryview(data)
 
-    def begin(self) -> None:
+    def start_writing(self) -> None:
         """Begin to write: not before the program has its end, for that is closed with ours."""
         if self.ours is not None:
-            self.loop.add_writer(self.ours, self._write, self.ours)
+            self.loop.add_writer(self.ours, self._write_chunk, self.ours)
 
-    def _write(self, ours: int) -> None:
+    def _write_chunk(self, ours: int) -> None:
         try:
             self.left = self.left[os.write(ours, self.left[:CHUNK]) :]
         except BlockingIOError:
@@ -96,7 +96,7 @@ class _Input(_Pipe):
 
 
 class _Output(_Pipe):
-    """What the program says, up to a limit; then it is killed, or the last of it is kept.
+    """What the program writes, up to a limit; then it is killed, or the last of it is kept.
 
     `heard` is told all of it, as it comes.
     """
@@ -110,10 +110,10 @@ class _Output(_Pipe):
         self.kept = bytearray()
         self.kill: Callable[[], None] = lambda: None
         self.error: Exception | None = None
-        self.loop.add_reader(ours, self.read)
+        self.loop.add_reader(ours, self.read_chunk)
 
-    def read(self) -> bool:
-        """Read one chunk, and say whether there was one."""
+    def read_chunk(self) -> bool:
+        """Read one chunk, and return whether there was one."""
         if self.ours is None:
             return False
         try:
@@ -124,14 +124,14 @@ class _Output(_Pipe):
             self.close()
             return False
         try:
-            self._take(data)
+            self._store_chunk(data)
         except Exception as error:  # noqa: BLE001 - it is raised where the program is waited for
             self.error = error
             self.close()
             self.kill()
         return True
 
-    def _take(self, data: bytes) -> None:
+    def _store_chunk(self, data: bytes) -> None:
         if self.heard is not None:
             self.heard(data)
         self.kept += data
@@ -144,11 +144,11 @@ class _Output(_Pipe):
     def drain(self) -> None:
         """Read what is left after the program's end; others may still write, without end."""
         for _ in range(LEFT):
-            if not self.read():
+            if not self.read_chunk():
                 return
 
 
-async def run(
+async def run_program(
     argv: Sequence[str],
     data: bytes,
     *,
@@ -157,7 +157,7 @@ async def run(
     limits: tuple[int, int],
     heard: Heard | None = None,
     grace: float = 0.0,
-) -> Ended:
+) -> ProcessResult:
     """Run a program to its end; cancelled, it is killed with all that it started.
 
     `limits` are for its output, which it must not exceed, and for its errors. `grace` is how long
@@ -170,26 +170,26 @@ async def run(
         stack.callback(out.close)
         err = _Output(limits[1], heard and partial(heard, "stderr"), last=True)
         stack.callback(err.close)
-        process = await _started(argv, (told, out, err), cwd, env, grace)
-        out.kill = err.kill = partial(_kill, process)
+        process = await _start_program(argv, (told, out, err), cwd, env, grace)
+        out.kill = err.kill = partial(_kill_group, process)
         if out.error is not None or err.error is not None:  # it was quicker than we were
-            _kill(process)
+            _kill_group(process)
         for pipe in (told, out, err):
             pipe.hand_over()
-        told.begin()
+        told.start_writing()
         try:
             code = await process.wait()
         except BaseException:
-            await _killed(process, grace)
+            await _end_program(process, grace)
             raise
         for pipe in (out, err):
             pipe.drain()
             if pipe.error is not None:
                 raise pipe.error
-        return Ended(code, bytes(out.kept), bytes(err.kept))
+        return ProcessResult(code, bytes(out.kept), bytes(err.kept))
 
 
-async def _started(
+async def _start_program(
     argv: Sequence[str],
     pipes: tuple[_Pipe, _Pipe, _Pipe],
     cwd: Path | None,
@@ -212,44 +212,44 @@ async def _started(
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with suppress(OSError, ValueError):
-            await _killed(await starting, grace)  # it may be at work already
+            await _end_program(await starting, grace)  # it may be at work already
         raise
 
 
-def _kill(process: Process) -> None:
+def _kill_group(process: Process) -> None:
     """Kill a program and its whole group, whatever signals they ignore."""
     if process.returncode is None:
-        _signal(process.pid, signal.SIGKILL)
+        _signal_group(process.pid, signal.SIGKILL)
 
 
-async def _killed(process: Process, grace: float = 0.0) -> None:
-    """See to the end of a program and of its group; with `grace` they are asked to end first."""
+async def _end_program(process: Process, grace: float = 0.0) -> None:
+    """Wait until a program and its group have ended; with `grace` they get a SIGTERM first."""
     if process.returncode is not None:
         return
     gone = False
     try:
-        gone = grace > 0 and await _went(process, grace)
+        gone = grace > 0 and await _terminate_group(process, grace)
     finally:
         if not gone:
-            _signal(process.pid, signal.SIGKILL)
+            _signal_group(process.pid, signal.SIGKILL)
         await process.wait()
 
 
-async def _went(process: Process, grace: float) -> bool:
-    """Ask a program and its group to end, and say whether all of them did, in time."""
-    _signal(process.pid, signal.SIGTERM)
+async def _terminate_group(process: Process, grace: float) -> bool:
+    """Send SIGTERM to a program and its group, and return whether all of them ended in time."""
+    _signal_group(process.pid, signal.SIGTERM)
     try:
         async with asyncio.timeout(grace):
             await process.wait()
-            while _signal(process.pid, 0):  # noqa: ASYNC110 - nobody tells of others in its group
+            while _signal_group(process.pid, 0):  # noqa: ASYNC110 - nobody tells of others in its group
                 await asyncio.sleep(LOOKED_AT)
     except TimeoutError:
         return False
     return True
 
 
-def _signal(group: int, number: int) -> bool:
-    """Send a signal to a group of processes, and say whether anybody is there."""
+def _signal_group(group: int, number: int) -> bool:
+    """Send a signal to a group of processes, and return whether it exists."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
@@ -263,12 +263,12 @@ NOT_FOUND = 127
 """The exit code of `env` where the interpreter that a script names is missing."""
 
 
-def environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the environment of a program: a little of ours, and what was said."""
+def build_environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the environment of a program: a little of ours, and `env`."""
     return {name: os.environ[name] for name in PASSED_ON if name in os.environ} | dict(env or {})
 
 
-def not_started(
+def describe_start_error(
     argv: Sequence[str], cwd: Path | None, error: OSError, env: Mapping[str, str]
 ) -> str:
     """Return why a program could not be started, and what to do."""
@@ -276,7 +276,7 @@ def not_started(
     if cwd is not None and not cwd.is_dir():
         return f"{program} could not be started in {cwd}: there is no such folder"
     if isinstance(error, FileNotFoundError):
-        return _missing(program, cwd, env)
+        return _describe_missing(program, cwd, env)
     if isinstance(error, PermissionError):
         return f"{program} is not executable: chmod +x, or name its interpreter first"
     if error.errno == errno.ENOEXEC:
@@ -285,7 +285,7 @@ def not_started(
     return f"{program} could not be started: {error.strerror or error}"
 
 
-def _missing(program: str, cwd: Path | None, env: Mapping[str, str]) -> str:
+def _describe_missing(program: str, cwd: Path | None, env: Mapping[str, str]) -> str:
     """Return what is missing to start a program: itself, or what its file needs."""
     if found := missing_interpreter(program, cwd, env):
         return ": ".join(found)
@@ -331,13 +331,13 @@ def _first_line(program: str, cwd: Path | None, env: Mapping[str, str]) -> str |
         return None
 
 
-def shown(written: bytes) -> str:
+def printable_text(written: bytes) -> str:
     """Return what a program wrote as a text that is safe to show."""
     text = written.decode(errors="replace")
     return "".join(sign for sign in text if sign.isprintable() or sign in "\n\t").strip()
 
 
-def ending(code: int) -> str:
+def describe_exit(code: int) -> str:
     """Return how a program ended."""
     if code >= 0:
         return f"ended with exit code {code}"

@@ -33,12 +33,12 @@ def load(reference: str, base: Path | None = None, *, reload: bool = False) -> A
 
     A file is executed once, whoever asks for it, unless `reload` asks for it as it is now.
     """
-    where, attribute = _parts(reference)
+    where, attribute = _split_reference(reference)
     if _is_path(where):
         module = _from_file(where, base or Path.cwd(), reference, reload=reload)
     else:
         module = _from_package(where, reference, base or Path.cwd())
-    return _attribute(module, attribute, where, reference)
+    return _find_attribute(module, attribute, where, reference)
 
 
 def load_function(
@@ -56,7 +56,7 @@ def load_function(
     return found  # type: ignore[no-any-return]
 
 
-def _parts(reference: Any) -> tuple[str, str]:
+def _split_reference(reference: Any) -> tuple[str, str]:
     where, _, attribute = str(reference).rpartition(":")
     known = _is_path(where) or _DOTTED.fullmatch(where)
     if isinstance(reference, str) and known and _DOTTED.fullmatch(attribute):
@@ -82,7 +82,7 @@ def _from_file(where: str, base: Path, reference: str, *, reload: bool) -> Modul
     path = given.resolve()
     if path.suffix != ".py" or not path.is_file():
         _refuse_file(given, path, reference)
-    name = _loaded_as(path) or _new_name(where, base, path)
+    name = _loaded_name(path) or _new_name(where, base, path)
     known = sys.modules.get(name)
     if known is not None and not reload:
         return known
@@ -92,17 +92,17 @@ def _from_file(where: str, base: Path, reference: str, *, reload: bool) -> Modul
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with _importable(str(path.parent)):
+        with _add_import_path(str(path.parent)):
             loader.exec_module(module)
     except BaseException as error:
-        _put_back(name, known)
+        _restore_module(name, known)
         if isinstance(error, (Exception, SystemExit)):
-            raise _broken(str(path), error) from error
+            raise _import_error(str(path), error) from error
         raise
     return module
 
 
-def _loaded_as(path: Path) -> str | None:
+def _loaded_name(path: Path) -> str | None:
     """Return the name under which a file was loaded."""
     for name, module in [*sys.modules.items()]:
         if name.startswith(_PREFIX) and getattr(module, "__file__", None) == str(path):
@@ -126,7 +126,7 @@ def _module_name(path: str) -> str:
     return f"{_PREFIX}{stem}_{hashlib.sha256(place.encode()).hexdigest()[:12]}"
 
 
-def _put_back(name: str, known: ModuleType | None) -> None:
+def _restore_module(name: str, known: ModuleType | None) -> None:
     if known is None:
         sys.modules.pop(name, None)
     else:
@@ -134,7 +134,7 @@ def _put_back(name: str, known: ModuleType | None) -> None:
 
 
 @contextmanager
-def _importable(folder: str) -> Iterator[None]:
+def _add_import_path(folder: str) -> Iterator[None]:
     """Let a file import its neighbours while it is loaded, where nothing else has their name."""
     if folder in sys.path:
         yield
@@ -153,7 +153,7 @@ def _refuse_file(given: Path, path: Path, reference: str) -> None:
         raise ActionError(problem, "Name a file that ends in .py")
     beside = [item.name for item in path.parent.glob("*.py")] if path.parent.is_dir() else []
     problem = f"there is no file {path}{suggestion(path.name, beside)}, named by {reference!r}"
-    raise ActionError(problem, f"Python files there are: {_listed(beside)}")
+    raise ActionError(problem, f"Python files there are: {_join_names(beside)}")
 
 
 def _from_package(name: str, reference: str, base: Path) -> ModuleType:
@@ -161,11 +161,11 @@ def _from_package(name: str, reference: str, base: Path) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise _broken(name, error) from error
-        near = _nearest(error.name, (base,))
+            raise _import_error(name, error) from error
+        near = _suggest_module(error.name, (base,))
         problem = f"there is no module {error.name!r}{near}, named by {reference!r}"
     except (Exception, SystemExit) as error:
-        raise _broken(name, error) from error
+        raise _import_error(name, error) from error
     raise ActionError(problem, _where_to_find(name, reference, base))
 
 
@@ -179,7 +179,7 @@ def _where_to_find(name: str, reference: str, base: Path) -> str:
     return f"Install it, put its folder on python_path, or name its file: ./folder/{file}:name"
 
 
-def _nearest(name: str, folders: Iterable[Path] = ()) -> str:
+def _suggest_module(name: str, folders: Iterable[Path] = ()) -> str:
     """Return the module that was probably meant: one of the project, or one spelled nearly so."""
     package, _, last = name.rpartition(".")
     if package:
@@ -196,31 +196,33 @@ def _is_installed(folder: Path) -> bool:
 
 
 def _modules_in(folders: Iterable[str] | None) -> list[str]:
-    """Name the modules in some folders, or all that can be imported."""
+    """Return the names of the modules in some folders, or of all that can be imported."""
     return [item.name for item in pkgutil.iter_modules(folders) if not item.name.startswith("_")]
 
 
-def _broken(what: str, error: BaseException) -> ActionError:
-    file, line = _place(error)
+def _import_error(what: str, error: BaseException) -> ActionError:
+    file, line = _error_location(error)
     at = f" in {file}, line {line}" if file else ""
     problem = f"{what} could not be imported: {type(error).__name__}: {error}{at}"
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
-        return ActionError(problem, _lacking(error.name))
+        return ActionError(problem, _missing_remedy(error.name))
     if isinstance(error, ImportError) and "relative import" in str(error):
         remedy = "A file has no package around it: name it as package.module:name instead"
         return ActionError(problem, remedy)
     return ActionError(problem, "Mend it there and try again")
 
 
-def _lacking(name: str) -> str:
+def _missing_remedy(name: str) -> str:
     """Return what to do about a module that somebody's code imports and that is not there."""
     package = name.rpartition(".")[0]
     if package and package in sys.modules:
-        return f"{package} is there, but has no such module{_nearest(name)}: correct the import"
+        return (
+            f"{package} is there, but has no such module{_suggest_module(name)}: correct the import"
+        )
     return f"Install {name.partition('.')[0]}, or put its folder on python_path"
 
 
-def _place(error: BaseException) -> tuple[str | None, int | None]:
+def _error_location(error: BaseException) -> tuple[str | None, int | None]:
     """Find where the user's own code stood: its first line beyond this loader and importlib."""
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno
@@ -233,7 +235,7 @@ def _place(error: BaseException) -> tuple[str | None, int | None]:
     return None, None
 
 
-def _attribute(module: ModuleType, attribute: str, where: str, reference: str) -> Any:
+def _find_attribute(module: ModuleType, attribute: str, where: str, reference: str) -> Any:
     found: Any = module
     seen = where
     for part in attribute.split("."):
@@ -242,12 +244,12 @@ def _attribute(module: ModuleType, attribute: str, where: str, reference: str) -
         except AttributeError:
             names = [name for name in dir(found) if not name.startswith("_")]
             problem = f"{seen} has no {part!r}{suggestion(part, names)}, named by {reference!r}"
-            raise ActionError(problem, f"It has: {_listed(names)}") from None
+            raise ActionError(problem, f"It has: {_join_names(names)}") from None
         seen = f"{seen}:{part}" if seen == where else f"{seen}.{part}"
     return found
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     known = sorted(names)
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
     return ", ".join(known[:_SHOWN]) + more or "none"

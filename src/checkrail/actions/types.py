@@ -23,7 +23,7 @@ from checkrail.actions.models import (
 from checkrail.actions.outside import Outside
 from checkrail.actions.python import load
 from checkrail.actions.rule import rule
-from checkrail.actions.shapes import explain
+from checkrail.actions.value_models import explain_error
 from checkrail.engine.outcomes import Ask
 from checkrail.engine.points import Decision
 
@@ -49,7 +49,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class ActionType:
-    """One type of action; `served` says that it works on the run server only."""
+    """One type of action; `served`: it works on the run server only."""
 
     name: str
     fields: type[BaseModel]
@@ -66,17 +66,17 @@ class ActionType:
         timeout: float | None = None,
         signer: tuple[str, ...] = (),
     ) -> Made:
-        """Make the hook that these fields describe."""
+        """Build the hook that these fields describe."""
         try:
             read = self.fields.model_validate(dict(given))
         except ValidationError as error:
-            told = explain(error, given, self.fields.model_fields)
+            told = explain_error(error, given, self.fields.model_fields)
             keys = ", ".join(sorted(self.fields.model_fields))
             raise ActionError(f"the {self.name} action is wrong {told}", f"Keys: {keys}") from None
         return self.make(read, Setting(points, base, outside or Outside(), timeout, signer))
 
 
-def _python(fields: PythonFields, setting: Setting) -> Made:
+def _build_python(fields: PythonFields, setting: Setting) -> Made:
     found = load(fields.reference, setting.base)
     if not callable(found):
         problem = f"{fields.reference!r} is {type(found).__name__}, which cannot be called"
@@ -84,17 +84,17 @@ def _python(fields: PythonFields, setting: Setting) -> Made:
     return found, None
 
 
-def _rule(fields: RuleFields, setting: Setting) -> Made:
+def _build_rule(fields: RuleFields, setting: Setting) -> Made:
     return rule(fields.model_dump(exclude_unset=True, by_alias=True), setting.points)
 
 
-def _command(fields: CommandFields, setting: Setting) -> Made:
+def _build_command(fields: CommandFields, setting: Setting) -> Made:
     base = setting.base
     cwd = (base or Path.cwd()) / fields.cwd if fields.cwd is not None else base
     return command(fields.command, cwd=cwd, env=fields.env), None
 
 
-def _http(fields: HttpFields, setting: Setting) -> Made:
+def _build_http(fields: HttpFields, setting: Setting) -> Made:
     from checkrail.actions.http import http  # what it needs to connect, other hooks do not
 
     made = http(
@@ -109,12 +109,12 @@ def _http(fields: HttpFields, setting: Setting) -> Made:
     return made, None
 
 
-def _agent(fields: AgentFields, setting: Setting) -> Made:
+def _build_agent(fields: AgentFields, setting: Setting) -> Made:
     timeout = fields.timeout_seconds if setting.timeout is None else setting.timeout
     return agent(fields.agent_name, outside=setting.outside, timeout=timeout), None
 
 
-def _approval(fields: ApprovalFields, _setting: Setting) -> Made:
+def _build_approval(fields: ApprovalFields, _setting: Setting) -> Made:
     question = Ask(fields.question, fields.timeout, fields.on_deny, fields.on_timeout)
     return lambda _event: question, frozenset({Decision.ASK})
 
@@ -122,11 +122,11 @@ def _approval(fields: ApprovalFields, _setting: Setting) -> Made:
 ACTION_TYPES: dict[str, ActionType] = {
     made.name: made
     for made in (
-        ActionType("python", PythonFields, _python),
-        ActionType("rule", RuleFields, _rule),
-        ActionType("command", CommandFields, _command),
-        ActionType("http", HttpFields, _http),
-        ActionType("agent", AgentFields, _agent, served=True),
-        ActionType("approval", ApprovalFields, _approval),
+        ActionType("python", PythonFields, _build_python),
+        ActionType("rule", RuleFields, _build_rule),
+        ActionType("command", CommandFields, _build_command),
+        ActionType("http", HttpFields, _build_http),
+        ActionType("agent", AgentFields, _build_agent, served=True),
+        ActionType("approval", ApprovalFields, _build_approval),
     )
 }

@@ -3,8 +3,7 @@
 The models of providers and MCP servers are imported when they are first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from checkrail.agent.agent import Agent
 from checkrail.agent.conversation import Conversation
@@ -17,11 +16,12 @@ from checkrail.agent.events import (
     ToolFinished,
     ToolStarted,
 )
-from checkrail.agent.messages import text_of
 from checkrail.agent.models.model import Model, ModelError
-from checkrail.agent.streaming import AgentStream
+from checkrail.agent.stream import AgentStream
 from checkrail.agent.tools import ToolRefusedError, ToolSourceError, tool
 from checkrail.agent.tools.tool import Tool, ToolContext, ToolError, ToolSource
+from checkrail.engine.values import AssistantResponse
+from checkrail.lazy import import_on_use
 
 if TYPE_CHECKING:
     from checkrail.agent.blueprint import build_agent
@@ -31,21 +31,22 @@ if TYPE_CHECKING:
     from checkrail.agent.models.openai import OpenAIModel
     from checkrail.agent.tools.mcp import MCPTools, mcp_http, mcp_stdio
 
-_LATER = {
-    "AnthropicModel": "models.anthropic",
-    "build_agent": "blueprint",
-    "LangChainModel": "models.langchain",
-    "LiteLLMModel": "models.litellm",
-    "MCPTools": "tools.mcp",
-    "OpenAIModel": "models.openai",
-    "mcp_http": "tools.mcp",
-    "mcp_stdio": "tools.mcp",
+_HOME = {
+    "AnthropicModel": "checkrail.agent.models.anthropic",
+    "build_agent": "checkrail.agent.blueprint",
+    "LangChainModel": "checkrail.agent.models.langchain",
+    "LiteLLMModel": "checkrail.agent.models.litellm",
+    "MCPTools": "checkrail.agent.tools.mcp",
+    "OpenAIModel": "checkrail.agent.models.openai",
+    "mcp_http": "checkrail.agent.tools.mcp",
+    "mcp_stdio": "checkrail.agent.tools.mcp",
 }
 
 __all__ = [
     "Agent",
     "AgentStream",
     "AnthropicModel",
+    "AssistantResponse",
     "Conversation",
     "Finished",
     "HookCalled",
@@ -69,14 +70,7 @@ __all__ = [
     "build_agent",
     "mcp_http",
     "mcp_stdio",
-    "text_of",
     "tool",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import a name that only some need."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
-    return found
+__getattr__ = import_on_use(__name__, _HOME)

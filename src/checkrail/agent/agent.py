@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
-from checkrail.agent.around import AROUND, beneath
 from checkrail.agent.conversation import Conversation
 from checkrail.agent.events import Emit, HookCalled
-from checkrail.agent.loop import Loop
-from checkrail.agent.memo import Memo
-from checkrail.agent.messages import Message, Query, View, said, user_message
-from checkrail.agent.models.model import Model
-from checkrail.agent.models.named import named_model
+from checkrail.agent.loop import Loop, OnEnd
+from checkrail.agent.models.model import Model, named_model
 from checkrail.agent.output import Output
-from checkrail.agent.streaming import AgentStream
+from checkrail.agent.snapshot import LoopSnapshot
+from checkrail.agent.stream import AgentStream
 from checkrail.agent.toolbox import Toolbox
-from checkrail.agent.usage import Meter
-from checkrail.engine.chain import pinned
+from checkrail.engine.dispatch_state import HOOKS_AT_WORK
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.event import LIVE
 from checkrail.engine.frozen import freeze
@@ -28,12 +25,46 @@ from checkrail.engine.matchers import MODEL_NAMES
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import AgentResponse
+from checkrail.llm.conversation import Message, Query, ReadOnlyView, freeze_history, user_message
+from checkrail.llm.usage import Meter
 from checkrail.styles.agent_status import Live
 from checkrail.styles.fluent import On, on
 
 if TYPE_CHECKING:
     from checkrail.engine.asks import AskHandler
     from checkrail.styles.decorators import Hooks
+
+
+CURRENT_LOOP: ContextVar[Loop | None] = ContextVar("checkrail_loop", default=None)
+"""The run whose work this is."""
+
+
+def nest_scope(above: Loop | None, given: Scope | None) -> Scope | None:
+    """Return the scope of a run: that of the run around it, and the one it was given.
+
+    A run that is over still lends its hooks to what it began, but no ids: a task that outlives
+    it may work for somebody else by now.
+    """
+    if above is None:
+        return given
+    outer = _without_ids(above.at) if above.over else above.at
+    if given is None:
+        return outer
+    if all(level in given.levels for level in outer.levels):
+        return given
+    for level in given.levels:
+        outer = level.scope(parent=outer)
+    known = {name: getattr(given.context, name) for name in given.context.__slots__}
+    return outer.bind(**{name: value for name, value in known.items() if value})
+
+
+def _without_ids(scope: Scope) -> Scope:
+    first, *further = scope.levels
+    bare = first.scope()
+    for level in further:
+        bare = level.scope(parent=bare)
+    return bare
+
 
 T = TypeVar("T")
 
@@ -77,7 +108,7 @@ class Agent:
         self.max_iterations = max_iterations
         self.model_timeout = model_timeout
         self.registry = HookRegistry(ask=ask)
-        self._levels = (*_registries(hooks), self.registry)
+        self._levels = (*_parse_registries(hooks), self.registry)
 
     def on(self, point: str) -> On:
         """Begin a hook of this agent: `agent.on(point).when(condition).handle(...)`."""
@@ -87,18 +118,18 @@ class Agent:
         self, query: Query, *, history: Sequence[Message] = (), **ids: Any
     ) -> AgentResponse:
         """Answer a query. Ids such as `session_id` and `user` are those that events carry."""
-        return await self.loop(said(history), query, None, **ids)
+        return await self.run_loop(freeze_history(history), query, None, **ids)
 
     def stream(self, query: Query, *, history: Sequence[Message] = (), **ids: Any) -> AgentStream:
-        """Answer a query, and tell what happens as it does."""
-        messages = said(history)
-        return AgentStream(lambda emit: self.loop(messages, query, emit, **ids))
+        """Answer a query as a stream of events."""
+        messages = freeze_history(history)
+        return AgentStream(lambda emit: self.run_loop(messages, query, emit, **ids))
 
     def run_sync(
         self, query: Query, *, history: Sequence[Message] = (), **ids: Any
     ) -> AgentResponse:
         """Answer a query where there is no event loop."""
-        return self.at_once(self.run(query, history=history, **ids))
+        return self.run_in_new_loop(self.run(query, history=history, **ids))
 
     def conversation(
         self, thread_id: str | None = None, history: Sequence[Message] = ()
@@ -106,7 +137,7 @@ class Agent:
         """Begin a conversation, or go on with one."""
         return Conversation(self, thread_id, history)
 
-    async def loop(
+    async def run_loop(
         self,
         messages: list[Message],
         query: Query,
@@ -114,45 +145,48 @@ class Agent:
         *,
         scope: Scope | None = None,
         meter: Meter | None = None,
-        memo: Memo | None = None,
+        memo: LoopSnapshot | None = None,
+        on_end: OnEnd | None = None,
         **ids: Any,
     ) -> AgentResponse:
-        """Run the loop on a conversation, which grows in place; `scope` is that of a run around.
+        """Run the loop on a conversation, which grows in place; `scope` is the outer run's.
 
         `meter` counts what models use, those of agents beneath included. A loop that was left
         (`AnswerLater`) is entered again with its `memo`; its messages are the conversation.
+        `on_end` is called with how this loop ends, and by which hook.
         """
-        above = AROUND.get()
-        live = Live(self, history=View(messages))
+        above = CURRENT_LOOP.get()
+        live = Live(self, history=ReadOnlyView(messages))
         context = "chat" if above is None or above.over else above.context
         if scope is not None and scope.context.run_id is not None:
             context = scope.context.run_id
+        context = ids.get("run_id") or context
         asked = freeze(user_message(query))
-        bound = self._scope(scope, above, emit, live, ids)
+        bound = self._bind_scope(scope, above, emit, live, ids)
         if memo is None:
             messages.append(asked)
         else:
             messages[:] = memo.messages
-        with pinned() as inside:
-            loop = Loop(
-                self,
-                bound,
-                messages,
-                emit,
-                above,
-                inside=inside,
-                context=context,
-                meter=meter,
-                memo=memo,
-            )
-            token = AROUND.set(loop)
-            try:
-                return await loop.run()
-            finally:
-                with suppress(ValueError):  # closed from another context, which never had it
-                    AROUND.reset(token)
+        loop = Loop(
+            self,
+            bound,
+            messages,
+            emit,
+            above,
+            inside=HOOKS_AT_WORK.get(),
+            context=context,
+            meter=meter,
+            memo=memo,
+            on_end=on_end,
+        )
+        token = CURRENT_LOOP.set(loop)
+        try:
+            return await loop.run()
+        finally:
+            with suppress(ValueError):  # closed from another context, which never had it
+                CURRENT_LOOP.reset(token)
 
-    def _scope(
+    def _bind_scope(
         self,
         scope: Scope | None,
         above: Loop | None,
@@ -165,7 +199,7 @@ class Agent:
             own["run_id"] = str(uuid4())
         if above is not None and not above.over and own:
             own["parent_run_id"] = above.at.context.run_id
-        scope = beneath(above, scope)
+        scope = nest_scope(above, scope)
         ids = own | ids
         if wrong := OWN.intersection(ids):
             told = f"{', '.join(sorted(wrong))} of an event is the agent's own"
@@ -184,26 +218,26 @@ class Agent:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """What is asked of the model each time."""
+        """The parameters of every model call."""
         wanted = {} if self.output is None else self.output.params
         return {**self.model.params, **wanted}
 
     @property
     def system_message(self) -> Message | None:
-        """What the model is told first."""
+        """The message that every conversation with the model begins with."""
         wanted = "" if self.output is None else self.output.instruction
         text = "\n\n".join(part for part in (self.system_prompt, wanted) if part)
         return {"role": "system", "content": text} if text else None
 
-    def at_once(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do some work of this agent in an event loop of its own, and close what it opened."""
-        if _in_event_loop():
+    def run_in_new_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of this agent in a new event loop, and close what it opened."""
+        if _is_in_event_loop():
             work.close()
             raise CheckrailError("run_sync cannot be called in an event loop: await run() instead")
-        return asyncio.run(self._closing(work))
+        return asyncio.run(self._run_and_close(work))
 
-    async def _closing(self, work: Coroutine[Any, Any, T]) -> T:
-        around = AROUND.get()
+    async def _run_and_close(self, work: Coroutine[Any, Any, T]) -> T:
+        around = CURRENT_LOOP.get()
         try:
             return await work
         finally:
@@ -212,14 +246,14 @@ class Agent:
                 await level.aclose()  # observers that were started in this event loop
 
     async def leave(self) -> None:
-        """Close what this agent has in this event loop, which is about to end."""
-        await self._closed(self.toolbox.leave)
+        """Close what this agent has opened in the running event loop, which is about to end."""
+        await self._close_all(self.toolbox.leave)
 
     async def aclose(self) -> None:
         """Close the connections of models and tools, and wait for hooks in the background."""
-        await self._closed(self.toolbox.aclose)
+        await self._close_all(self.toolbox.aclose)
 
-    async def _closed(self, tools: Callable[[], Awaitable[None]]) -> None:
+    async def _close_all(self, tools: Callable[[], Awaitable[None]]) -> None:
         close: Callable[[], Awaitable[Any]] | None = getattr(self.model, "aclose", None)
         async with AsyncExitStack() as closing:
             if close is not None:
@@ -235,7 +269,7 @@ class Agent:
         await self.aclose()
 
 
-def _in_event_loop() -> bool:
+def _is_in_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -243,14 +277,14 @@ def _in_event_loop() -> bool:
     return True
 
 
-def _registries(hooks: Any) -> tuple[HookRegistry, ...]:
-    """Read what was given as hooks: one set, or several from the outermost in."""
+def _parse_registries(hooks: Any) -> tuple[HookRegistry, ...]:
+    """Return the registries among `hooks`: one, or several from the outermost in."""
     if hooks is None:
         return ()
     registry = hooks if isinstance(hooks, HookRegistry) else getattr(hooks, "registry", None)
     if isinstance(registry, HookRegistry):
         return (registry,)
     if isinstance(hooks, Iterable) and not isinstance(hooks, str):
-        return tuple(found for item in hooks for found in _registries(item))
+        return tuple(found for item in hooks for found in _parse_registries(item))
     told = f"hooks of an agent are Hooks or a HookRegistry, not {type(hooks).__name__}"
     raise TypeError(f"{told}: make `hooks = Hooks()` and register there")

@@ -1,23 +1,30 @@
-"""What a built-in hook is: a hook that is made from checked options."""
+"""What built-in hooks share: how one is made from checked options, and how it reads names."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from checkrail.builtin.errors import first_problem
 from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.event import Event
 from checkrail.engine.frozen import thaw
+from checkrail.engine.matchers import check_name, compile_pattern
 from checkrail.engine.points import HookPoint, Lane
+from checkrail.regex import read_pattern
 
 if TYPE_CHECKING:
-    from checkrail.actions.outside import Outside
-    from checkrail.builtin.option_types import Options
+    from checkrail.builtin.counters import CounterSource
+    from checkrail.builtin.options import Options
+    from checkrail.builtin.session_summary import SummarySource
     from checkrail.styles.hook_context import HookContext
+
+    class Services(CounterSource, SummarySource, Protocol):
+        """What hooks use of the project that they are in."""
+
 
 T = TypeVar("T")
 
@@ -33,8 +40,10 @@ class Builtin:
 
     `example` is a config that `make` accepts. One that stands `together` needs all its points; at
     those that it `observes` it only looks on. `files` are options that name one. One that `counts`
-    is built with what its project counts in. It stands where the value is one of those that it
-    `reads`, or anywhere; some options narrow that (`reads_with`).
+    is built with what its project counts in, and so is one that `runs_agent`, which is the option
+    that names the agent. It stands where the value is one of those that it
+    `reads`, or anywhere; some options narrow that (`reads_with`). In a file, a failure of one that
+    is `closed` blocks unless said.
     """
 
     name: str
@@ -47,6 +56,8 @@ class Builtin:
     observes: frozenset[HookPoint] = frozenset()
     files: tuple[str, ...] = ()
     counts: bool = False
+    runs_agent: str = ""
+    closed: bool = False
     reads: tuple[type, ...] = ()
     reads_with: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
     _made: dict[int, tuple[Mapping[str, Any], Made]] = field(default_factory=dict, repr=False)
@@ -59,8 +70,8 @@ class Builtin:
 
         return MODELS[self.name]
 
-    def options(self, config: Mapping[str, Any] | None = None) -> Options:
-        """Check a config, and give it with its defaults filled in."""
+    def parse_options(self, config: Mapping[str, Any] | None = None) -> Options:
+        """Check a config, and return it with its defaults filled in."""
         from pydantic import ValidationError
 
         try:
@@ -77,18 +88,20 @@ class Builtin:
         config: Mapping[str, Any] | None = None,
         *,
         base: Path | None = None,
-        outside: Outside | None = None,
+        outside: Services | None = None,
     ) -> Made:
-        """Make the hook, or refuse its config.
+        """Build the hook, or refuse its config.
 
-        Files are looked for in `base`; what is counted is counted in what `outside` has for that.
+        Files are looked for in `base`; what is counted is counted in what `outside` has for that,
+        and agents are run by it.
         """
-        options = self.options(config)
+        options = self.parse_options(config)
         if base is not None:
             named = {name: getattr(options, name) for name in self.files}
             found = {name: str(base / file) for name, file in named.items() if file is not None}
             options = options.model_copy(update=found)
-        made = self.build(options, outside) if self.counts else self.build(options)
+        is_served = self.counts or self.runs_agent
+        made = self.build(options, outside) if is_served else self.build(options)
         types = self.types_read(config or {})
         vars(made)["hook_reads"] = lambda _config: types
         return made
@@ -103,8 +116,8 @@ class Builtin:
         named = (config.get(name) for name in self.files)
         return {(base / file).resolve() for file in named if isinstance(file, str)}
 
-    def at(self, event: Event[Any]) -> Made:
-        """Return the hook for the config that an event carries; it is made once for each."""
+    def hook_for(self, event: Event[Any]) -> Made:
+        """Return the hook for the config that an event carries; it is built once for each."""
         config = event.config
         with self._lock:
             known = self._made.pop(id(config), None) or (config, self.make(config))
@@ -122,8 +135,8 @@ class Builtin:
         chain.registry.register(made, *self.points, name=self.name, lane=self.lane)
         return await chain.execute(ctx)
 
-    def expect(self, event: Event[Any], value: Any, kind: type[T]) -> T:
-        """Give the value if it is what the hook reads, else say that it stands at a wrong point."""
+    def expect_value(self, event: Event[Any], value: Any, kind: type[T]) -> T:
+        """Return the value if the hook reads its type, else raise that it is at a wrong point."""
         if isinstance(value, kind):
             return value
         places = ", ".join(self.points)
@@ -132,3 +145,31 @@ class Builtin:
             f"a {type(value).__name__}: register it at {places}"
         )
         raise InvalidOutcomeError(message)
+
+
+def any_of(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Return a test whether a name matches one of these; a glob matches it from end to end."""
+    tests = [compile_pattern(read_pattern(pattern)) for pattern in patterns]
+
+    def matches(name: str) -> bool:
+        check_name(name)
+        return any(test(name) for test in tests)
+
+    return matches
+
+
+LONGEST = 100
+
+
+def text_of(content: Any, between: str = " ") -> str:
+    """Return the text of a message's content: the content itself, or its parts that are texts."""
+    if isinstance(content, (list, tuple)):
+        parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+        return between.join(part for part in parts if isinstance(part, str))
+    return "" if content is None else str(content)
+
+
+def on_one_line(name: str) -> str:
+    """Return a name that somebody else chose so that it cannot pass for more than a name."""
+    shown = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
+    return shown if shown.isprintable() else repr(shown)[1:-1]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from checkrail.builtin.base import Builtin
 from checkrail.builtin.counters import Clock
-from checkrail.builtin.dimensions import counted
+from checkrail.builtin.dimensions import read_dimensions
 from checkrail.builtin.open_calls import OpenCalls
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Replace
@@ -80,25 +80,25 @@ def build(
     store: AnswerStore | None = None,
     clock: Clock = time.monotonic,
 ) -> Cacher:
-    """Make the hook."""
+    """Build the hook."""
     answers = MemoryAnswers(options.max_entries, clock) if store is None else store
     calls: OpenCalls[str] = OpenCalls()
 
     async def cache(event: Event[Any], value: Any) -> Replace | None:
         if isinstance(value, AssistantMessage):
-            await keep(event)
+            await store_answer(event)
             return None
-        request = BUILTIN.expect(event, value, ModelRequest)
+        request = BUILTIN.expect_value(event, value, ModelRequest)
         if request.params.get("n", 1) != 1:
             return None  # several answers at once
         key = request_key(event, request, shared=options.shared)
         if (known := await answers.get(key)) is not None:
-            return Replace(_again(known, event), "an identical request was answered before")
-        calls.asked(event, key)
+            return Replace(_repeat_answer(known, event), "an identical request was answered before")
+        calls.note_request(event, key)
         return None
 
-    async def keep(event: Event[Any]) -> None:
-        asked = calls.answered(event)
+    async def store_answer(event: Event[Any]) -> None:
+        asked = calls.pop_notes(event)
         answer: AssistantMessage = event.original  # hooks on answers see it anew each time
         decision = None if event.verdict is None else event.verdict.decision
         whole = (answer.content or answer.tool_calls) and CUT_OFF not in answer.metadata
@@ -114,18 +114,18 @@ def caching(
     store: AnswerStore | None = None,
     clock: Clock = time.monotonic,
 ) -> Cacher:
-    """Make the hook with a store or a clock of your own."""
-    return build(BUILTIN.options(config), store, clock)  # type: ignore[arg-type]
+    """Build the hook with a store or a clock of your own."""
+    return build(BUILTIN.parse_options(config), store, clock)  # type: ignore[arg-type]
 
 
 def request_key(event: Event[Any], request: ModelRequest, *, shared: bool) -> str:
-    """Name a request by all that its answer depends on, and by who asks."""
+    """Return a key of all that the answer depends on, and of the caller."""
     params = {name: value for name, value in request.params.items() if name not in UNTOLD}
-    asks = None if shared else counted(event, ("user", "key"))
+    asks = None if shared else read_dimensions(event, ("user", "key"))
     return digest([asks, request.provider, event.model, request.messages, request.tools, params])
 
 
-def _again(answer: AssistantMessage, event: Event[Any]) -> AssistantMessage:
+def _repeat_answer(answer: AssistantMessage, event: Event[Any]) -> AssistantMessage:
     """Return an answer another time: nothing is used for it, and its calls are this run's."""
     context = event.run_id or "chat"
     return dataclasses.replace(
@@ -151,4 +151,4 @@ BUILTIN = Builtin(
 
 async def cache(event: Event[Any], value: Any) -> Replace | None:
     """Return an answer that is kept, or keep one."""
-    return await BUILTIN.at(event)(event, value)  # type: ignore[no-any-return]
+    return await BUILTIN.hook_for(event)(event, value)  # type: ignore[no-any-return]

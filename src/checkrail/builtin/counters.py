@@ -18,7 +18,7 @@ class RateStore(Protocol):
     """
 
     async def hit(self, key: str, limit: int, per: float, now: float) -> tuple[bool, float]:
-        """Count a hit if the limit allows it; else say in how many seconds it will."""
+        """Count a hit if the limit allows it; else return in how many seconds it will."""
 
 
 class AmountStore(Protocol):
@@ -28,11 +28,19 @@ class AmountStore(Protocol):
         """Return the amount of each key."""
 
     async def add(self, amounts: Mapping[str, float], start: float, until: float) -> None:
-        """Add to the amounts of some keys; nobody asks for them after `until`."""
+        """Add to the amounts of some keys; they are not needed after `until`."""
 
 
 class Counters(RateStore, AmountStore, Protocol):
     """Where everything is counted that a project counts."""
+
+
+class CounterSource(Protocol):
+    """Whoever has the counters of a project, or has none yet: they are read at each call."""
+
+    @property
+    def counters(self) -> Counters | None:
+        """Where it is counted; None: each hook counts by itself."""
 
 
 class MemoryStore:
@@ -51,7 +59,7 @@ class MemoryStore:
         return len(self._hits)
 
     async def hit(self, key: str, limit: int, per: float, now: float) -> tuple[bool, float]:
-        """Count a hit if the limit allows it; else say in how many seconds it will."""
+        """Count a hit if the limit allows it; else return in how many seconds it will."""
         with self._lock:
             _, times = self._hits.get(key, (per, deque[float]()))
             while times and times[0] + per <= now:
@@ -95,7 +103,7 @@ class MemoryAmounts:
             return [self._amounts.get((key, start), (0.0, 0.0))[0] for key in keys]
 
     async def add(self, amounts: Mapping[str, float], start: float, until: float) -> None:
-        """Add to the amounts of some keys; nobody asks for them after `until`."""
+        """Add to the amounts of some keys; they are not needed after `until`."""
         with self._lock:
             for key, amount in amounts.items():
                 known, _ = self._amounts.get((key, start), (0.0, 0.0))
@@ -122,5 +130,5 @@ class MemoryCounters(MemoryAmounts):
         self._rates = MemoryStore(max_keys)
 
     async def hit(self, key: str, limit: int, per: float, now: float) -> tuple[bool, float]:
-        """Count a hit if the limit allows it; else say in how many seconds it will."""
+        """Count a hit if the limit allows it; else return in how many seconds it will."""
         return await self._rates.hit(key, limit, per, now)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from checkrail.engine.errors import InvalidOutcomeError, suggestion
+from checkrail.validation import expected_text, shorten_repr
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -44,11 +45,11 @@ def first_problem(
     model: type[BaseModel],
     error: ValidationError,
 ) -> BuiltinConfigError:
-    """Put the first thing that pydantic found into our words."""
+    """Return the first problem that pydantic found as an error of ours."""
     problem = error.errors(include_url=False)[0]
     kind, ctx = problem["type"], problem.get("ctx", {})
-    key = _key(problem["loc"])
-    found = shown(problem["input"])
+    key = _key_path(problem["loc"])
+    found = shorten_repr(problem["input"])
     if kind == "extra_forbidden":
         known = sorted(item.alias or name for name, item in model.model_fields.items())
         expected = f"one of the options {', '.join(known)}"
@@ -59,21 +60,9 @@ def first_problem(
         known = re.findall(r"'([^']+)'", str(ctx["expected"]))
         near = suggestion(str(problem["input"]), known)
         return BuiltinConfigError(hook, key, found, str(ctx["expected"]), near)
-    return BuiltinConfigError(hook, key, found, _expected(problem["msg"]))
+    return BuiltinConfigError(hook, key, found, expected_text(problem))
 
 
-def _key(loc: tuple[int | str, ...]) -> str:
+def _key_path(loc: tuple[int | str, ...]) -> str:
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
     return text.removeprefix(".") or "config"
-
-
-def shown(given: Any, most: int = 80) -> str:
-    """Show what was given, in few words."""
-    text = repr(given)
-    return text if len(text) <= most else f"{text[:most]}..."
-
-
-def _expected(message: str) -> str:
-    for start in ("Input should be ", "Value error, "):
-        message = message.removeprefix(start)
-    return message

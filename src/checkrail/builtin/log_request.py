@@ -6,8 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from checkrail.builtin.base import Builtin
-from checkrail.builtin.texts import on_one_line, text_of
+from checkrail.builtin.base import Builtin, on_one_line, text_of
 from checkrail.engine.event import Event
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import ModelRequest
@@ -22,16 +21,16 @@ SHOWN = 100
 
 
 def build(options: LogRequestOptions) -> Callable[[Event[Any], ModelRequest], None]:
-    """Make the hook."""
+    """Build the hook."""
     level = logging.getLevelNamesMapping()[options.level.upper()]
 
     def log_request(event: Event[Any], request: ModelRequest) -> None:
-        request = BUILTIN.expect(event, request, ModelRequest)
+        request = BUILTIN.expect_value(event, request, ModelRequest)
         if not log.isEnabledFor(level):
             return
         told = _summary(event, request)
         if options.verbose and request.messages:
-            told += _last(request.messages[-1])
+            told += _describe_last(request.messages[-1])
         log.log(level, "%s", told)
 
     return log_request
@@ -44,8 +43,8 @@ def _summary(event: Event[Any], request: ModelRequest) -> str:
     return f"request to {model}: {count} {noun}, id {request_id}"
 
 
-def _last(message: Mapping[str, Any]) -> str:
-    """Tell the start of a message; `repr` keeps it on one line, whatever it contains."""
+def _describe_last(message: Mapping[str, Any]) -> str:
+    """Return the start of a message; `repr` keeps it on one line, whatever it contains."""
     text = text_of(message.get("content"))
     more = "..." if len(text) > SHOWN else ""
     return f", last from {on_one_line(str(message.get('role')))}: {text[:SHOWN]!r}{more}"
@@ -73,4 +72,4 @@ def log_request(event: Any, request: Any = None) -> Any:
     """
     if isinstance(event, HookContext):
         return BUILTIN.on_context(event)
-    return BUILTIN.at(event)(event, request)
+    return BUILTIN.hook_for(event)(event, request)

@@ -6,12 +6,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, overload
 
-from checkrail.builtin.base import Builtin
-from checkrail.builtin.texts import on_one_line
-from checkrail.builtin.usage import total_tokens
+from checkrail.builtin.base import Builtin, on_one_line
 from checkrail.engine.event import Event
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import AssistantMessage
+from checkrail.llm.usage import total_tokens
 from checkrail.styles.hook_context import HookContext
 
 if TYPE_CHECKING:
@@ -21,11 +20,11 @@ log = logging.getLogger("checkrail.hooks")
 
 
 def build(options: LogResponseOptions) -> Callable[[Event[Any], AssistantMessage], None]:
-    """Make the hook."""
+    """Build the hook."""
     level = logging.getLevelNamesMapping()[options.level.upper()]
 
     def log_response(event: Event[Any], message: AssistantMessage) -> None:
-        message = BUILTIN.expect(event, message, AssistantMessage)
+        message = BUILTIN.expect_value(event, message, AssistantMessage)
         told = f"answer from {on_one_line(event.model or '?')}"
         if options.include_tokens:
             total = total_tokens(message.usage)
@@ -59,4 +58,4 @@ def log_response(event: Any, message: Any = None) -> Any:
     """
     if isinstance(event, HookContext):
         return BUILTIN.on_context(event)
-    return BUILTIN.at(event)(event, message)
+    return BUILTIN.hook_for(event)(event, message)

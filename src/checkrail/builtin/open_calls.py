@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import Any, Generic, TypeVar
 
-from checkrail.builtin.dimensions import counted
+from checkrail.builtin.dimensions import read_dimensions
 from checkrail.engine.event import Event
 
 T = TypeVar("T")
@@ -15,7 +15,7 @@ CallId = tuple[Any, ...]
 
 
 def call_id(event: Event[Any]) -> CallId | None:
-    """Return what tells a call from others, at the request and at the answer; None: nothing does.
+    """Return an id that the request and the answer of a call share; None: there is none.
 
     Callers may choose ids as they like, so who they are is part of it.
     """
@@ -23,7 +23,7 @@ def call_id(event: Event[Any]) -> CallId | None:
     if at.request_id is None and at.run_id is None:
         return None
     ids = at.request_id, at.run_id, at.agent_name, at.iteration, at.tool_call_id
-    return *ids, *counted(event, ("user", "key")).values()
+    return *ids, *read_dimensions(event, ("user", "key")).values()
 
 
 class OpenCalls(Generic[T]):
@@ -41,7 +41,7 @@ class OpenCalls(Generic[T]):
     def __len__(self) -> int:
         return len(self._open)
 
-    def asked(self, event: Event[Any], note: T) -> None:
+    def note_request(self, event: Event[Any], note: T) -> None:
         """Note something of a request."""
         if (found := call_id(event)) is None:
             return
@@ -51,8 +51,8 @@ class OpenCalls(Generic[T]):
             while len(self._open) > self.most:
                 self._open.popitem(last=False)
 
-    def answered(self, event: Event[Any]) -> list[T]:
-        """Return the notes on the requests that this may be the answer to; most often one."""
+    def pop_notes(self, event: Event[Any]) -> list[T]:
+        """Remove and return the notes on the requests that this may answer; most often one."""
         found = call_id(event)
         with self._lock:
             count, notes = self._open.pop(found, (0, {})) if found is not None else (0, {})

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from checkrail.builtin.base import Builtin
 from checkrail.builtin.counters import Clock, MemoryStore, RateStore
-from checkrail.builtin.dimensions import counted, counter_key, hook_name, whose
+from checkrail.builtin.dimensions import counter_key, describe_owner, hook_key, read_dimensions
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Block
 from checkrail.engine.points import HookPoint, Lane
 
 if TYPE_CHECKING:
-    from checkrail.actions.outside import Outside
+    from checkrail.builtin.counters import CounterSource
     from checkrail.builtin.options import RateLimitOptions
 
 __all__ = ["BUILTIN", "MemoryStore", "RateStore", "build", "limiter", "rate_limit"]
@@ -25,25 +25,24 @@ Limiter = Callable[[Event[Any]], Awaitable[Block | None]]
 
 def build(
     options: RateLimitOptions,
-    outside: Outside | None = None,
+    outside: CounterSource | None = None,
     store: RateStore | None = None,
     clock: Clock = time.monotonic,
 ) -> Limiter:
-    """Make the hook."""
+    """Build the hook."""
     own = MemoryStore() if store is None else store
     limit, per = options.limit, options.per
 
     async def rate_limit(event: Event[Any]) -> Block | None:
-        found = counted(event, options.by)
-        key = counter_key(hook_name(), event.point, per, *found.values())
+        found = read_dimensions(event, options.by)
+        key = counter_key(hook_key(), event.point, per, *found.values())
         hits = own if outside is None or outside.counters is None else outside.counters
         allowed, wait = await hits.hit(key, limit, per, clock())
         if allowed:
             return None
         seconds = max(1, math.ceil(wait))
-        reason = (
-            f"the limit of {limit} per {per:g} s{whose(found)} is reached: try again in {seconds} s"
-        )
+        rule = f"the limit of {limit} per {per:g} s{describe_owner(found)}"
+        reason = f"{rule} is reached: try again in {seconds} s"
         return Block(reason, 429, "rate_limited", seconds)
 
     return rate_limit
@@ -55,8 +54,8 @@ def limiter(
     store: RateStore | None = None,
     clock: Clock = time.monotonic,
 ) -> Limiter:
-    """Make the hook with a store or a clock of your own."""
-    return build(BUILTIN.options(config), None, store, clock)  # type: ignore[arg-type]
+    """Build the hook with a store or a clock of your own."""
+    return build(BUILTIN.parse_options(config), None, store, clock)  # type: ignore[arg-type]
 
 
 BUILTIN = Builtin(
@@ -72,4 +71,4 @@ BUILTIN = Builtin(
 
 async def rate_limit(event: Event[Any]) -> Block | None:
     """Block what goes over the limit."""
-    return await BUILTIN.at(event)(event)  # type: ignore[no-any-return]
+    return await BUILTIN.hook_for(event)(event)  # type: ignore[no-any-return]

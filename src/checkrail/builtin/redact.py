@@ -3,68 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from checkrail.builtin.base import Builtin
-from checkrail.builtin.patterns import PATTERNS, inline_characters, is_secret, scrub, scrubber
-from checkrail.builtin.walk import Change, Paths, path_of, rewritten, within
 from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Continue
 from checkrail.engine.points import CONTRACTS, HookPoint, Lane
-from checkrail.turns import in_turn_or_thread
+from checkrail.engine.values import ModelRequest, Value
+from checkrail.llm.patterns import KINDS, scrub_text
+from checkrail.llm.restoration import find_vault
+from checkrail.llm.reversible import build_reversible
+from checkrail.llm.scrubber import Scrubber
+from checkrail.llm.walk import Paths, path_of
+from checkrail.turns import Steps, run_in_slices
 
 if TYPE_CHECKING:
     from checkrail.builtin.options import RedactOptions
 
-__all__ = ["BUILTIN", "PATTERNS", "build", "redact", "scrub"]
+__all__ = ["BUILTIN", "KINDS", "build", "redact", "scrub_text"]
 
 
 Redacted = Continue | None
 
 
 def build(options: RedactOptions) -> Callable[[Event[Any], Any], Redacted | Awaitable[Redacted]]:
-    """Make the hook."""
-    change = _change(options)
-    most = inline_characters(options.patterns.values(), options.label)
+    """Build the hook."""
+    scrubber = Scrubber(options.kinds, options.patterns, options.label)
+    reversible = build_reversible(options.kinds, options.patterns, options.restore)
     fields = None if options.fields_ is None else tuple(map(path_of, options.fields_))
 
     def redact(event: Event[Any], value: Any) -> Redacted | Awaitable[Redacted]:
-        paths = None if fields is None else _within(fields, event, value)
-
-        def work(inline: bool) -> Redacted:  # noqa: FBT001 - see `in_turn_or_thread`
-            try:
-                changed = rewritten(value, within(most, change) if inline else change, paths)
-            except RecursionError:
-                message = "the value nests too deeply to be gone through"
-                raise InvalidOutcomeError(message) from None
-            return None if changed is value else Continue(changed, redacted=True)
-
-        return in_turn_or_thread(work)
+        paths = None if fields is None else _relative_paths(fields, event, value)
+        vault = reversible and find_vault(event)
+        scrub = partial(reversible.scrub, vault=vault) if reversible and vault else scrubber.scrub
+        return run_in_slices(_redact_value(scrub, value, paths))
 
     return redact
 
 
-def _change(options: RedactOptions) -> Change:
-    clean = scrubber(options.kinds, options.patterns, options.label)
-    hidden = options.label.replace("{kind}", "secrets")
-    by_name = "secrets" in options.kinds
-
-    def change(key: str | None, text: str) -> str:
-        named = by_name and key is not None and is_secret(key, text)
-        changed = hidden if named else clean(text)
-        return text if changed == text else changed
-
-    return change
+def _redact_value(
+    scrub: Callable[..., Steps[Any]], value: Any, paths: Paths | None
+) -> Steps[Redacted]:
+    try:
+        changed = yield from scrub(value, paths=paths)
+    except RecursionError:
+        message = "the value nests too deeply to be gone through"
+        raise InvalidOutcomeError(message) from None
+    return None if changed is value else Continue(changed, redacted=True)
 
 
-def _within(fields: Paths, event: Event[Any], value: Any) -> Paths | None:
-    """Read paths from the value on; they may begin with its name on the wire, as in `when`."""
+def _relative_paths(fields: Paths, event: Event[Any], value: Any) -> Paths | None:
+    """Return paths from the value on; they may begin with its name on the wire, as in `when`."""
     wire = CONTRACTS[event.point].wire
-    if hasattr(value, wire):
-        return fields
-    paths = tuple(path[1:] if path[0] == wire else path for path in fields)
-    return None if () in paths else paths
+    paths = fields
+    if not hasattr(value, wire):
+        paths = tuple(path[1:] if path[0] == wire else path for path in fields)
+    if () in paths:
+        return None
+    own = value.__slots__ if isinstance(value, Value) else ()
+    if own and not any(path[0] in (*own, "*") for path in paths):
+        told = ", ".join(".".join(path) for path in fields)
+        message = (
+            f"a {type(value).__name__} has none of its fields {told}. It has: {', '.join(own)}"
+        )
+        raise InvalidOutcomeError(message)
+    return paths
 
 
 BUILTIN = Builtin(
@@ -81,10 +86,12 @@ BUILTIN = Builtin(
     ),
     lane=Lane.TRANSFORM,
     build=build,
+    reads_with={"restore": (ModelRequest,)},
+    closed=True,
     example={"kinds": ["secrets", "card"], "patterns": {"badge": r"\bB-\d{6}\b"}},
 )
 
 
 def redact(event: Event[Any], value: Any) -> Redacted | Awaitable[Redacted]:
     """Take out of a value what is not for everybody's eyes."""
-    return BUILTIN.at(event)(event, value)  # type: ignore[no-any-return]
+    return BUILTIN.hook_for(event)(event, value)  # type: ignore[no-any-return]

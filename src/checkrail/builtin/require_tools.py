@@ -7,8 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from checkrail.builtin.base import Builtin
-from checkrail.builtin.globs import any_of
+from checkrail.builtin.base import Builtin, any_of
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Fail, Outcome, Retry
 from checkrail.engine.points import HookPoint, Lane
@@ -36,8 +35,8 @@ class CallLog:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def note(self, run_id: str, result: ToolResult) -> None:
-        """Keep that a call came back; the last that is heard of it counts."""
+    def add_result(self, run_id: str, result: ToolResult) -> None:
+        """Record the result of a call; the latest one counts."""
         with self._lock:
             calls = self._runs.setdefault(run_id, {})
             calls[result.name, result.id] = not result.is_error
@@ -45,8 +44,8 @@ class CallLog:
             while len(self._runs) > self.max_runs:
                 self._runs.popitem(last=False)
 
-    def called(self, run_id: str, *, successful: bool) -> frozenset[str]:
-        """Name the tools that a run has called, well, or well or badly."""
+    def called_tools(self, run_id: str, *, successful: bool) -> frozenset[str]:
+        """Return the names of the tools that a run has called, successfully or at all."""
         with self._lock:
             calls = self._runs.get(run_id, {})
             return frozenset(name for (name, _), well in calls.items() if well or not successful)
@@ -57,34 +56,34 @@ SHARED = CallLog()
 
 
 def build(options: RequireToolsOptions, calls: CallLog = SHARED) -> Requirer:
-    """Make the hook."""
+    """Build the hook."""
     tests = {pattern: any_of([pattern]) for pattern in options.tools}
 
     def require_tools(event: Event[Any], value: Any) -> Outcome | None:
         if isinstance(value, ToolResult):
             if event.run_id is not None:
-                calls.note(event.run_id, value)
+                calls.add_result(event.run_id, value)
             return None
-        if BUILTIN.expect(event, value, AssistantMessage).tool_calls:
+        if BUILTIN.expect_value(event, value, AssistantMessage).tool_calls:
             return None  # at after_llm_call: no answer yet
         if event.run_id is None:
             reason = "built-in hook 'require_tools' goes by the run: fire its points with a run_id"
             return Fail(reason, "run_id_missing")
-        called = calls.called(event.run_id, successful=options.successful)
+        called = calls.called_tools(event.run_id, successful=options.successful)
         missing = [pattern for pattern, test in tests.items() if not any(map(test, called))]
         if not missing or (options.any and len(missing) < len(tests)):
             return None
-        return Retry(_feedback(options, missing))
+        return Retry(_feedback_text(options, missing))
 
     return require_tools
 
 
 def requirer(config: Mapping[str, Any], *, calls: CallLog) -> Requirer:
-    """Make the hook with a log of calls of its own."""
-    return build(BUILTIN.options(config), calls)  # type: ignore[arg-type]
+    """Build the hook with a log of calls of its own."""
+    return build(BUILTIN.parse_options(config), calls)  # type: ignore[arg-type]
 
 
-def _feedback(options: RequireToolsOptions, missing: list[str]) -> str:
+def _feedback_text(options: RequireToolsOptions, missing: list[str]) -> str:
     names = (" or " if options.any else " and ").join(map(repr, missing))
     if options.feedback is not None:
         return options.feedback.replace("{tools}", names)
@@ -105,5 +104,5 @@ BUILTIN = Builtin(
 
 
 def require_tools(event: Event[Any], value: Any) -> Outcome | None:
-    """Ask the model again if it answers before it has called its tools."""
-    return BUILTIN.at(event)(event, value)  # type: ignore[no-any-return]
+    """Retry an answer that comes before the required tools were called."""
+    return BUILTIN.hook_for(event)(event, value)  # type: ignore[no-any-return]

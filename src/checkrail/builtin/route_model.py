@@ -6,10 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from checkrail.builtin.base import Builtin
+from checkrail.builtin.base import Builtin, any_of, text_of
 from checkrail.builtin.dimensions import DIMENSIONS
-from checkrail.builtin.globs import any_of
-from checkrail.builtin.texts import text_of
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Continue
 from checkrail.engine.points import HookPoint, Lane
@@ -22,20 +20,20 @@ Test = Callable[[Event[Any], ModelRequest], bool]
 
 
 def build(options: RouteModelOptions) -> Callable[[Event[Any], ModelRequest], Continue | None]:
-    """Make the hook."""
-    rules = [(rule, _tests(rule)) for rule in options.rules]
+    """Build the hook."""
+    rules = [(rule, _build_tests(rule)) for rule in options.rules]
 
     def route_model(event: Event[Any], request: ModelRequest) -> Continue | None:
-        request = BUILTIN.expect(event, request, ModelRequest)
+        request = BUILTIN.expect_value(event, request, ModelRequest)
         for rule, tests in rules:
             if all(test(event, request) for test in tests):
-                return _routed(request, rule)
+                return _route_request(request, rule)
         return None
 
     return route_model
 
 
-def _routed(request: ModelRequest, rule: Route) -> Continue | None:
+def _route_request(request: ModelRequest, rule: Route) -> Continue | None:
     prefix, slash, _ = rule.to.partition("/")
     provider = rule.provider or (prefix if slash else request.provider)
     if (request.model, request.provider) == (rule.to, provider):
@@ -43,12 +41,12 @@ def _routed(request: ModelRequest, rule: Route) -> Continue | None:
     return Continue(dataclasses.replace(request, model=rule.to, provider=provider))
 
 
-def _tests(rule: Route) -> list[Test]:
+def _build_tests(rule: Route) -> list[Test]:
     tests: list[Test] = []
     if rule.models is not None:
-        tests.append(_named(DIMENSIONS["model"], rule.models))
+        tests.append(_build_name_test(DIMENSIONS["model"], rule.models))
     if rule.users is not None:
-        tests.append(_named(DIMENSIONS["user"], rule.users))
+        tests.append(_build_name_test(DIMENSIONS["user"], rule.users))
     if isinstance(rule.tools, bool):
         wanted = rule.tools
         tests.append(lambda _event, request: bool(request.tools) is wanted)
@@ -57,11 +55,11 @@ def _tests(rule: Route) -> list[Test]:
         tests.append(lambda _event, request: any(map(offered, tool_names(request.tools))))
     if rule.max_characters is not None:
         most = rule.max_characters
-        tests.append(lambda _event, request: characters(request.messages) <= most)
+        tests.append(lambda _event, request: count_characters(request.messages) <= most)
     return tests
 
 
-def _named(read: Callable[[Event[Any]], str | None], patterns: list[str]) -> Test:
+def _build_name_test(read: Callable[[Event[Any]], str | None], patterns: list[str]) -> Test:
     fits = any_of(patterns)
 
     def test(event: Event[Any], _request: ModelRequest) -> bool:
@@ -81,16 +79,16 @@ def tool_names(tools: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def characters(messages: Sequence[Mapping[str, Any]]) -> int:
+def count_characters(messages: Sequence[Mapping[str, Any]]) -> int:
     """Count the text of a conversation: what was said, and the arguments of tool calls."""
     return sum(
         len(text_of(message.get("content"), ""))
-        + sum(map(_arguments, message.get("tool_calls") or ()))
+        + sum(map(_arguments_length, message.get("tool_calls") or ()))
         for message in messages
     )
 
 
-def _arguments(call: Any) -> int:
+def _arguments_length(call: Any) -> int:
     function = call.get("function") if isinstance(call, Mapping) else None
     return len(str(function.get("arguments") or "")) if isinstance(function, Mapping) else 0
 
@@ -107,5 +105,5 @@ BUILTIN = Builtin(
 
 
 def route_model(event: Event[Any], request: ModelRequest) -> Continue | None:
-    """Name another model in a request if a rule says so."""
-    return BUILTIN.at(event)(event, request)  # type: ignore[no-any-return]
+    """Set another model in a request if a rule matches."""
+    return BUILTIN.hook_for(event)(event, request)  # type: ignore[no-any-return]

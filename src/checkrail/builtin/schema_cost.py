@@ -98,33 +98,33 @@ class _Counter:
     def count(self, node: Any) -> tuple[int, int]:
         """Return how many schemas there are in one, and how many references lead back."""
         if isinstance(node, list):
-            return self._sum(node)
+            return self._sum_counts(node)
         if not isinstance(node, dict):
             return 0, 0
-        size, returns = self._sum(_schemas_in(node))
+        size, returns = self._sum_counts(_schemas_in(node))
         for key in _ELSEWHERE:
             if isinstance(node.get(key), str):
                 raise CostlySchemaError(f"it has `{key}`: refer to #/$defs/name")
         if isinstance(node.get("$ref"), str):
-            more, back = self._referred(node["$ref"])
+            more, back = self._count_referred(node["$ref"])
             return size + more + 1, returns + back
         return size + 1, returns
 
-    def _sum(self, nodes: Iterable[Any]) -> tuple[int, int]:
+    def _sum_counts(self, nodes: Iterable[Any]) -> tuple[int, int]:
         size = returns = 0
         for item in nodes:
             more, back = self.count(item)
             size, returns = size + more, returns + back
         return size, returns
 
-    def _referred(self, where: str) -> tuple[int, int]:
+    def _count_referred(self, where: str) -> tuple[int, int]:
         if where in self._known:
             return self._known[where] or (1, 1)  # it is being counted: the reference leads back
         self._known[where] = None
-        self._known[where] = found = self.count(self._at(where))
+        self._known[where] = found = self.count(self._resolve_reference(where))
         return found
 
-    def _at(self, where: str) -> Any:
+    def _resolve_reference(self, where: str) -> Any:
         node = find_referred(self._root, where)
         if node is None:
             raise CostlySchemaError(f"it refers to {where[:60]!r}: refer to #/$defs/name")

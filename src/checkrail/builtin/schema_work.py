@@ -57,16 +57,17 @@ class SchemaWork:
         """Raise `LargeValueError` for a value that would take too long."""
         if not self._is_bounded:
             return
-        parts, characters = _measure(value)
+        parts, characters = _measure_value(value)
         if parts * self._checks > MOST_CHECKS:
             raise LargeValueError(f"it has {parts} parts, too many for its schema")
-        if characters * self._total > MOST_STEPS and self._work(value) > MOST_STEPS:
+        if characters * self._total > MOST_STEPS and self._estimate_work(value) > MOST_STEPS:
             raise LargeValueError("its texts are too long for the patterns of its schema")
 
-    def _work(self, value: Any) -> int:
+    def _estimate_work(self, value: Any) -> int:
         """Return steps times characters, looking at which pattern searches which text."""
         work = visits = 0
         waiting = [(self._schema, value)]
+        texts = _Texts()
         while waiting and work <= MOST_STEPS:
             node, item = waiting.pop()
             visits += 1
@@ -77,24 +78,24 @@ class SchemaWork:
             if isinstance(item, str):
                 work += len(item) * _own_steps(node)
             elif isinstance(item, Mapping):
-                names = sum(map(len, item))
-                work += names * sum(map(_steps_of, _members(node, "patternProperties")))
+                names = texts.characters_of_names(item)
+                work += names * sum(map(_steps_of, _member_schemas(node, "patternProperties")))
                 work += names * self._steps_in(node.get("propertyNames"))
-            waiting += _inner(self._schema, node, item)
+            waiting += _inner_schemas(self._schema, node, item, texts)
         return work
 
     def _most_at_one_part(self, node: Any) -> tuple[int, int]:
-        """Return what schemas weigh that are asked about a value, or one part within it."""
+        """Return the weight of the schemas that apply to a value, or to one part of it."""
         if not isinstance(node, Mapping):
             return _WEIGHT, 0
         if (known := self._most.get(id(node))) is not None:
             return known
         own = _WEIGHT + sum(weight for key, weight in _WEIGHTS.items() if key in node)
-        own += _LISTED * _searched(node.get("enum"))
-        by_name = _members(node, "properties").values()
+        own += _LISTED * _compared_values(node.get("enum"))
+        by_name = _member_schemas(node, "properties").values()
         within = max((max(self._most_at_one_part(each)) for each in by_name), default=0)
-        others = _members(node, "patternProperties").values()
-        for each in (*others, *_given(node, (*_OF_ITEMS, *_OF_OTHERS))):
+        others = _member_schemas(node, "patternProperties").values()
+        for each in (*others, *_listed_schemas(node, (*_OF_ITEMS, *_OF_OTHERS))):
             within += max(self._most_at_one_part(each))
         for each in _in_place(self._schema, node):
             at, inside = self._most_at_one_part(each)
@@ -113,13 +114,13 @@ class SchemaWork:
             found = sum(map(self._steps_in, node))
         else:
             found = _own_steps(node) + sum(map(self._steps_in, node.values()))
-            found += sum(map(_steps_of, _members(node, "patternProperties")))
-            found += self._steps_in(_referred(self._schema, node))
+            found += sum(map(_steps_of, _member_schemas(node, "patternProperties")))
+            found += self._steps_in(_referred_schema(self._schema, node))
         self._steps[id(node)] = found
         return found
 
 
-def _measure(value: Any) -> tuple[int, int]:
+def _measure_value(value: Any) -> tuple[int, int]:
     """Return how many parts and characters a value has."""
     parts = characters = 0
     waiting = [value]
@@ -136,7 +137,7 @@ def _measure(value: Any) -> tuple[int, int]:
     return parts, characters
 
 
-def _searched(listed: Any) -> int:
+def _compared_values(listed: Any) -> int:
     """Return how many values of an `enum` are compared one by one: not those of one plain type."""
     if not isinstance(listed, list):
         return 0
@@ -158,44 +159,67 @@ def _steps_of(pattern: str) -> int:
         return LARGEST
 
 
-def _inner(root: Any, node: Mapping[str, Any], item: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the schemas within one, each with the parts of a value that it is asked about."""
+class _Texts:
+    """Where texts are in a value: each part is gone through once, for however many schemas."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, list[Any]] = {}
+        self._names: dict[int, int] = {}
+
+    def parts_of(self, item: Mapping[str, Any] | list[Any]) -> list[Any]:
+        """Return those parts in which a pattern may have something to search."""
+        if id(item) not in self._parts:
+            parts = item.values() if isinstance(item, Mapping) else item
+            kinds = (str, list, Mapping)
+            self._parts[id(item)] = [part for part in parts if isinstance(part, kinds)]
+        return self._parts[id(item)]
+
+    def characters_of_names(self, item: Mapping[str, Any]) -> int:
+        """Return how long the names of an object are together."""
+        if id(item) not in self._names:
+            self._names[id(item)] = sum(map(len, item))
+        return self._names[id(item)]
+
+
+def _inner_schemas(
+    root: Any, node: Mapping[str, Any], item: Any, texts: _Texts
+) -> Iterator[tuple[Any, Any]]:
+    """Yield the schemas within one, each with the parts of a value that it applies to."""
     yield from ((each, item) for each in _in_place(root, node))
     if isinstance(item, Mapping):
-        known = _members(node, "properties")
+        known = _member_schemas(node, "properties")
         yield from ((known[name], item[name]) for name in known.keys() & item.keys())
-        more = [*_members(node, "patternProperties").values(), *_given(node, _OF_OTHERS)]
-        yield from ((each, part) for each in more for part in _with_text(item.values()))
+        more = [
+            *_member_schemas(node, "patternProperties").values(),
+            *_listed_schemas(node, _OF_OTHERS),
+        ]
+        yield from ((each, part) for each in more for part in texts.parts_of(item))
     elif isinstance(item, list):
-        yield from ((each, part) for each in _given(node, _OF_ITEMS) for part in _with_text(item))
-
-
-def _with_text(parts: Iterable[Any]) -> list[Any]:
-    """Return those parts in which a pattern may have something to search."""
-    return [part for part in parts if isinstance(part, (str, list, Mapping))]
+        items = _listed_schemas(node, _OF_ITEMS)
+        yield from ((each, part) for each in items for part in texts.parts_of(item))
 
 
 def _in_place(root: Any, node: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the schemas that are asked about the same value."""
-    yield from _given(node, _IN_PLACE)
+    """Yield the schemas that apply to the same value."""
+    yield from _listed_schemas(node, _IN_PLACE)
     for key in _OF_NAMES:
-        yield from _members(node, key).values()
-    if (named := _referred(root, node)) is not None:
+        yield from _member_schemas(node, key).values()
+    if (named := _referred_schema(root, node)) is not None:
         yield named
 
 
-def _given(node: Mapping[str, Any], keys: Iterable[str]) -> Iterator[Any]:
+def _listed_schemas(node: Mapping[str, Any], keys: Iterable[str]) -> Iterator[Any]:
     for key in keys:
         found = node.get(key)
         yield from found if isinstance(found, list) else () if found is None else (found,)
 
 
-def _members(node: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _member_schemas(node: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = node.get(key)
     return found if isinstance(found, Mapping) else {}
 
 
-def _referred(root: Any, node: Mapping[str, Any]) -> Any:
+def _referred_schema(root: Any, node: Mapping[str, Any]) -> Any:
     where = node.get("$ref")
     return find_referred(root, where) if isinstance(where, str) else None
 

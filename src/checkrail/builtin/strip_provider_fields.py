@@ -24,14 +24,14 @@ NESTED = frozenset({"content", "tool_calls", "function"})
 def build(
     options: StripProviderFieldsOptions,
 ) -> Callable[[Event[Any], ModelRequest], Continue | None]:
-    """Make the hook."""
+    """Build the hook."""
     strict = {provider.lower() for provider in options.providers}
 
     def strip_provider_fields(event: Event[Any], request: ModelRequest) -> Continue | None:
-        request = BUILTIN.expect(event, request, ModelRequest)
+        request = BUILTIN.expect_value(event, request, ModelRequest)
         if provider_of(event, request) not in strict:
             return None
-        messages, tools = stripped(request.messages), stripped(request.tools)
+        messages, tools = strip_fields(request.messages), strip_fields(request.tools)
         if messages is request.messages and tools is request.tools:
             return None
         return Continue(dataclasses.replace(request, messages=messages, tools=tools))
@@ -48,20 +48,20 @@ def provider_of(event: Event[Any], request: ModelRequest) -> str | None:
     return prefix.lower() if slash else None
 
 
-def stripped(part: Any) -> Any:
+def strip_fields(part: Any) -> Any:
     """Return a part of a request without the foreign fields; the same object if it has none."""
     if isinstance(part, Mapping):
-        kept = {key: _beneath(key, item) for key, item in part.items() if key not in FOREIGN}
+        kept = {key: _strip_nested(key, item) for key, item in part.items() if key not in FOREIGN}
         same = len(kept) == len(part) and all(kept[key] is part[key] for key in kept)
         return part if same else kept
     if isinstance(part, (list, tuple)):
-        items = [stripped(item) for item in part]
+        items = [strip_fields(item) for item in part]
         return part if all(new is old for new, old in zip(items, part, strict=True)) else items
     return part
 
 
-def _beneath(key: str, item: Any) -> Any:
-    return stripped(item) if key in NESTED else item
+def _strip_nested(key: str, item: Any) -> Any:
+    return strip_fields(item) if key in NESTED else item
 
 
 BUILTIN = Builtin(
@@ -86,4 +86,4 @@ def strip_provider_fields(event: Any, request: Any = None) -> Any:
     """
     if isinstance(event, HookContext):
         return BUILTIN.on_context(event)
-    return BUILTIN.at(event)(event, request)
+    return BUILTIN.hook_for(event)(event, request)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from checkrail.builtin.base import Builtin
-from checkrail.builtin.globs import any_of
+from checkrail.builtin.base import Builtin, any_of
 from checkrail.engine.event import Event
 from checkrail.engine.outcomes import Block
 from checkrail.engine.points import HookPoint, Lane
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def build(options: ToolPolicyOptions) -> Callable[[Event[Any], ToolCall], Block | None]:
-    """Make the hook."""
+    """Build the hook."""
     denied = any_of(options.deny)
     allowed = None if options.allow is None else any_of(options.allow)
 
     def tool_policy(event: Event[Any], call: ToolCall) -> Block | None:
-        call = BUILTIN.expect(event, call, ToolCall)
+        call = BUILTIN.expect_value(event, call, ToolCall)
         if denied(call.name):
             why = f"the tool {call.name!r} is denied"
         elif allowed is not None and not allowed(call.name):
@@ -47,4 +46,4 @@ BUILTIN = Builtin(
 
 def tool_policy(event: Event[Any], call: ToolCall) -> Block | None:
     """Block a tool that may not be called."""
-    return BUILTIN.at(event)(event, call)  # type: ignore[no-any-return]
+    return BUILTIN.hook_for(event)(event, call)  # type: ignore[no-any-return]

@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command, or say what it needs."""
+    """Run the command, or print what it needs."""
     try:
         import click  # noqa: F401 - only to see whether it is there
         import rich  # noqa: F401 - likewise: others bring click without it

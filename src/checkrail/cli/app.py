@@ -7,7 +7,7 @@ import importlib
 import click
 
 from checkrail.engine.errors import suggestion
-from checkrail.server.memory import loading
+from checkrail.resources import pause_gc
 
 REFUSED_FILE = 1
 BLOCKED = 3
@@ -15,6 +15,7 @@ FAILED = 4
 
 COMMANDS = {
     "approvals": "See what hooks ask people, and answer it.",
+    "calls": "See the calls of models that went through a gateway.",
     "chat": "Talk to an agent of a file.",
     "check": "Validate a file and print the plan.",
     "db": "Bring the server's database up to date.",
@@ -30,6 +31,7 @@ COMMANDS = {
     "runs": "See, follow and cancel runs of a server.",
     "schema": "Print what hooks outside the process are sent and may answer.",
     "serve": "Serve a project in production.",
+    "sessions": "See and end the sessions of a server.",
     "with": "Run a command with hooks in front of its models.",
 }
 
@@ -51,7 +53,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = MODULES.get(cmd_name, cmd_name)
-        with loading():
+        with pause_gc():
             command: click.Command = importlib.import_module(f"checkrail.cli.{module}").command
         return command
 
@@ -60,7 +62,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,
         args: list[str],
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that was meant, or say which one it may have been."""
+        """Return the command that was meant, or suggest the one it may have been."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             hint = suggestion(args[0], COMMANDS)
             told = f"there is no command {args[0]!r}{hint}: see `checkrail --help`"

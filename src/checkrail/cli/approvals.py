@@ -9,11 +9,20 @@ from uuid import UUID
 
 import click
 
-from checkrail.cli.remote import Address, remote, server_options
-from checkrail.cli.show import as_json, cell, console, new_table, print_table, shown
+from checkrail.cli.output import (
+    cell,
+    console,
+    escape_text,
+    match_beginning,
+    new_table,
+    print_rows,
+    print_table,
+    to_json_text,
+)
+from checkrail.cli.server_client import ServerAddress, connect_server, server_options
 
 if TYPE_CHECKING:
-    from checkrail.cli.remote import Remote
+    from checkrail.cli.server_client import ServerClient
 
 STATUSES = ("open", "approved", "denied", "expired", "void")
 NEWEST = 200
@@ -39,7 +48,7 @@ def command() -> None:
 @click.option("--json", "as_data", is_flag=True, help="Print each question as a line of JSON.")
 @server_options
 def list_approvals(
-    address: Address,
+    address: ServerAddress,
     *,
     limit: int,
     status: str | None,
@@ -51,36 +60,30 @@ def list_approvals(
     if status is not None and every:
         raise click.UsageError("say --status or --all, not both")
     wanted = None if every else status or "open"
-    with remote(address) as it:
+    with connect_server(address) as it:
         found = it.get("/approvals", limit=limit, status=wanted, run_id=run and str(run))
-    if as_data:
-        for row in found:
-            click.echo(json.dumps(row))
-    elif found:
-        _print(found)
-    else:
-        console(stderr=True).print("There are no such questions.", style="dim")
+    print_rows(found, _print_approvals, "questions", as_data=as_data)
 
 
 @command.command("show", epilog="Example: checkrail approvals show last")
 @click.argument("approval")
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
 @server_options
-def show(approval: str, address: Address, *, as_data: bool) -> None:
+def show_approval(approval: str, address: ServerAddress, *, as_data: bool) -> None:
     """Show a question, with the value that it is about."""
-    with remote(address) as it:
-        row = _found(it, approval)
+    with connect_server(address) as it:
+        row = _find_approval(it, approval)
     if as_data:
-        click.echo(as_json(row))
+        click.echo(to_json_text(row))
         return
     out = console()
-    out.print(shown(row["question"]), style="bold")
-    for name, told in _facts(row):
-        out.print(f"  {name:<8}  {shown(told)}")
-    out.print(shown(as_json(row["value"])))
+    out.print(escape_text(row["question"]), style="bold")
+    for name, told in _describe_approval(row):
+        out.print(f"  {name:<8}  {escape_text(told)}")
+    out.print(escape_text(to_json_text(row["value"])))
     if row["edited"]:
         out.print("  edited to", style="dim")
-        out.print(shown(as_json(row["edited"]["value"])))
+        out.print(escape_text(to_json_text(row["edited"]["value"])))
 
 
 @command.command("approve", epilog="Example: checkrail approvals approve last")
@@ -89,17 +92,17 @@ def show(approval: str, address: Address, *, as_data: bool) -> None:
 @click.option("--value", metavar="JSON", help="Go on with this value instead.")
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
 @server_options
-def approve(
+def approve_question(
     approval: str,
-    address: Address,
+    address: ServerAddress,
     *,
     reason: str | None,
     value: str | None,
     as_data: bool,
 ) -> None:
     """Say yes; the run goes on."""
-    said: Row = {} if value is None else {"value": _read(value)}
-    _answer(approval, address, "approve", said | _reason(reason), as_data=as_data)
+    said: Row = {} if value is None else {"value": _parse_value(value)}
+    _send_answer(approval, address, "approve", said | _reason_field(reason), as_data=as_data)
 
 
 @command.command("deny", epilog='Example: checkrail approvals deny last --reason "not today"')
@@ -107,68 +110,64 @@ def approve(
 @click.option("--reason", metavar="TEXT", help="Why; the run is told.")
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
 @server_options
-def deny(approval: str, address: Address, *, reason: str | None, as_data: bool) -> None:
+def deny_question(
+    approval: str, address: ServerAddress, *, reason: str | None, as_data: bool
+) -> None:
     """Say no; what that means to the run is up to the hook."""
-    _answer(approval, address, "deny", _reason(reason), as_data=as_data)
+    _send_answer(approval, address, "deny", _reason_field(reason), as_data=as_data)
 
 
-def _answer(approval: str, address: Address, word: str, said: Row, *, as_data: bool) -> None:
-    with remote(address) as it:
-        row = _found(it, approval)
+def _send_answer(
+    approval: str, address: ServerAddress, word: str, said: Row, *, as_data: bool
+) -> None:
+    with connect_server(address) as it:
+        row = _find_approval(it, approval)
         body = said | {"digest": row["digest"]}
         told = it.post(f"/approvals/{row['approval_id']}/{word}", body=body)
     if as_data:
-        click.echo(as_json(told))
+        click.echo(to_json_text(told))
         return
-    line = f"{told['status']}: {told['question']} (run {told['run_id']})"
-    console().print(shown(line))
+    line = f"{told['status']}: {told['question']} ({_describe_origin(told)})"
+    console().print(escape_text(line))
 
 
-def _reason(reason: str | None) -> Row:
+def _reason_field(reason: str | None) -> Row:
     return {} if reason is None else {"reason": reason}
 
 
-def _read(value: str) -> Any:
+def _parse_value(value: str) -> Any:
     try:
         return json.loads(value)
     except ValueError as error:
         raise click.UsageError(f"--value is JSON, but {error}") from None
 
 
-def _found(it: Remote, approval: str) -> Row:
-    """Find the question that an id, or the beginning of one, names."""
+def _find_approval(it: ServerClient, approval: str) -> Row:
+    """Return the question that an id, or the beginning of one, names."""
     try:
         whole = UUID(approval)
     except ValueError:
-        return _meant(it, approval)
+        return _match_approval(it, approval)
     row: Row = it.get(f"/approvals/{whole}")
     return row
 
 
-def _meant(it: Remote, approval: str) -> Row:
+def _match_approval(it: ServerClient, approval: str) -> Row:
     if approval == "last":
         newest: list[Row] = it.get("/approvals", limit=1, status="open")
         if not newest:
             raise click.UsageError("no question is open: see `checkrail approvals ls --all`")
         return newest[0]
-    beginning = approval.strip().lower()
-    rows: list[Row] = it.get("/approvals", limit=NEWEST)
-    found = [row for row in rows if beginning and row["approval_id"].startswith(beginning)]
-    if not found:
-        told = f"none of the newest {NEWEST} questions begins with {shown(approval)!r}"
-        raise click.UsageError(f"{told}: see `checkrail approvals ls`, or say the whole id")
-    if len(found) > 1:
-        told = f"{len(found)} of the newest questions begin with {shown(approval)!r}"
-        raise click.UsageError(f"{told}: say more of the id")
-    return found[0]
+    rows: dict[str, Row] = {row["approval_id"]: row for row in it.get("/approvals", limit=NEWEST)}
+    return rows[match_beginning(approval, [*rows], "questions", "checkrail approvals ls")]
 
 
-def _facts(row: Row) -> list[tuple[str, str]]:
+def _describe_approval(row: Row) -> list[tuple[str, str]]:
     found = [
         ("id", row["approval_id"]),
         ("status", row["status"]),
         ("asked by", f"{row['hook']} at {row['point']}"),
-        ("of", f"{row['agent_name']}, run {row['run_id']}"),
+        ("of", ", ".join(filter(None, (row["agent_name"], _describe_origin(row))))),
         ("asked", row["created_at"]),
     ]
     if row["expires_at"] and row["status"] == "open":
@@ -181,16 +180,21 @@ def _facts(row: Row) -> list[tuple[str, str]]:
     return [*found, ("digest", row["digest"])]
 
 
-def _print(rows: list[Row]) -> None:
-    from checkrail.cli.recorded import seconds
-    from checkrail.cli.run_page import lasted
+def _describe_origin(row: Row) -> str:
+    """Return what waits for the answer: a run, or a call of the gateway."""
+    return f"run {row['run_id']}" if row["run_id"] else f"request {row['request_id']}"
+
+
+def _print_approvals(rows: list[Row]) -> None:
+    from checkrail.cli.records import parse_time
+    from checkrail.cli.run_page import format_duration
 
     now = time.time()
     titles = ("approval", "agent", "point", "hook", "status", "asked", "question")
     table = new_table(*titles, folded={"question"})
     for row in rows:
-        asked = f"{lasted(now - (seconds(row['created_at']) or now))} ago"
-        told = (row[name] for name in ("agent_name", "point", "hook", "status"))
+        asked = f"{format_duration(now - (parse_time(row['created_at']) or now))} ago"
+        told = (row[name] or "" for name in ("agent_name", "point", "hook", "status"))
         question = " ".join(row["question"].split())
         table.add_row(
             cell(row["approval_id"], "bold"),

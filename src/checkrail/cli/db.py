@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from checkrail.cli.databases import (
+from checkrail.cli.database import (
     POSTGRES,
     SQLITE,
     config_option,
-    file_of,
-    opened,
-    place_of,
-    project,
+    describe_database,
+    load_project,
+    open_database,
+    sqlite_file,
 )
-from checkrail.cli.show import as_json, console
+from checkrail.cli.output import console, to_json_text
 
 if TYPE_CHECKING:
-    from checkrail.config import Loaded
+    from checkrail.config.loader import Loaded
     from checkrail.config.server import ServerConfig
     from checkrail.store.database import Database
 
@@ -36,24 +36,28 @@ def command() -> None:
 @command.command("upgrade", epilog="Example: checkrail db upgrade --config checkrail.yaml")
 @config_option
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
-def upgrade(config: str | None, *, as_data: bool) -> None:
+def upgrade_tables(config: str | None, *, as_data: bool) -> None:
     """Make the tables that this version needs, or change those of an older one.
 
     Run it before a new version starts on PostgreSQL. Doing it twice, or twice at once, does no
     harm.
     """
-    loaded = project(config, as_data=as_data)
-    with opened(loaded) as database:
+    loaded = load_project(config, as_data=as_data)
+    with open_database(loaded) as database:
         from checkrail.store import migrate
 
         before, after = migrate.upgrade(database.engine)
         if database.postgres:
             asyncio.run(_make_langgraph_tables(loaded))
-        told = _told(loaded, database) | {"from": before, "to": after, "changed": before != after}
+        told = _describe_database(loaded, database) | {
+            "from": before,
+            "to": after,
+            "changed": before != after,
+        }
     if as_data:
-        click.echo(as_json(told))
+        click.echo(to_json_text(told))
         return
-    place = place_of(loaded.server, told["database"])
+    place = describe_database(loaded.server, told["database"])
     done = f"{before or 'nothing'} → {after}" if told["changed"] else f"{after} already"
     console().print(f"{place}: {done}")
 
@@ -72,34 +76,36 @@ async def _make_langgraph_tables(loaded: Loaded) -> None:
 @command.command("version", epilog="Example: checkrail db version --json")
 @config_option
 @click.option("--json", "as_data", is_flag=True, help="Print the result as JSON.")
-def version(config: str | None, *, as_data: bool) -> None:
+def show_version(config: str | None, *, as_data: bool) -> None:
     """Say which version the tables have, and which one is needed."""
-    loaded = project(config, as_data=as_data)
-    told = _versions(loaded)
+    loaded = load_project(config, as_data=as_data)
+    told = _read_versions(loaded)
     if as_data:
-        click.echo(as_json(told))
+        click.echo(to_json_text(told))
         return
-    place = place_of(loaded.server, told["database"])
+    place = describe_database(loaded.server, told["database"])
     found, needed = told["version"], told["needed"]
     says = f"version {found}" if found else "no tables yet"
     advice = "" if found == needed else f", and {needed} is needed: checkrail db upgrade"
     console().print(f"{place}: {says}{advice}")
 
 
-def _versions(loaded: Loaded) -> dict[str, Any]:
-    """Read the version; a file that is not there is not made for it."""
+def _read_versions(loaded: Loaded) -> dict[str, Any]:
+    """Return the version; a file that is not there is not made for it."""
     from checkrail.store import migrate
 
-    file = file_of(loaded.server)
+    file = sqlite_file(loaded.server)
     if file is not None and not file.exists():
         told = {"database": SQLITE, "file": str(file), "version": None}
     else:
-        with opened(loaded) as database:
-            told = _told(loaded, database) | {"version": migrate.version(database.engine)}
+        with open_database(loaded) as database:
+            told = _describe_database(loaded, database) | {
+                "version": migrate.version(database.engine)
+            }
     return told | {"needed": migrate.head()}
 
 
-def _told(loaded: Loaded, database: Database) -> dict[str, Any]:
-    file = file_of(loaded.server)
+def _describe_database(loaded: Loaded, database: Database) -> dict[str, Any]:
+    file = sqlite_file(loaded.server)
     kind = POSTGRES if database.postgres else SQLITE
     return {"database": kind, "file": None if file is None else str(file)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from checkrail.cli.extras import require_extra
-from checkrail.cli.serving import address, opened, serve, told
+from checkrail.cli.server_startup import exit_with_error, open_project, serve_project, server_url
 from checkrail.engine.errors import CheckrailError
-from checkrail.server.memory import loading
+from checkrail.resources import pause_gc
 
 
 @click.command(epilog="Example: checkrail dev")
@@ -23,22 +23,22 @@ def command(config: str | None, host: str | None, port: int | None) -> None:
     plain http.
     """
     require_extra("server")
-    with loading():
+    with pause_gc():
         from checkrail.server import logs
 
-        project = opened(config)
+        project = open_project(config)
     server = project.loaded.server
-    logs.configure(server.log_level)
+    logs.configure_logging(server.log_level)
     host, port = host or server.host, port or server.port
 
     def announce() -> None:
-        click.echo(f"{project.file}: {', '.join(project.described()) or 'no graphs'}")
-        click.echo(f"API   {address(host, port)}")
-        click.echo(f"docs  {address(host, port)}/docs")
+        click.echo(f"{project.file}: {', '.join(project.agent_descriptions()) or 'no graphs'}")
+        click.echo(f"API   {server_url(host, port)}")
+        click.echo(f"docs  {server_url(host, port)}/docs")
         if "gateway" not in server.http.disabled:
-            click.echo(f"LLMs  {address(host, port)}/gateway")
+            click.echo(f"LLMs  {server_url(host, port)}/gateway")
 
     try:
-        serve(project, host, port, announce=announce, dev=True)
+        serve_project(project, host, port, announce=announce, dev=True)
     except CheckrailError as error:
-        told(error)
+        exit_with_error(error)

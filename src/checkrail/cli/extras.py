@@ -9,10 +9,11 @@ import click
 from checkrail.cli.app import FAILED
 
 PACKAGES = {
-    "gateway": ("aiohttp", "orjson", "uvicorn"),
+    "gateway": ("aiohttp", "brotli", "orjson", "uvicorn", "zstandard"),
     "server": (
         "aiohttp",
         "alembic",
+        "brotli",
         "cronsim",
         "fastapi",
         "httpcore2",
@@ -31,19 +32,20 @@ PACKAGES = {
         "structlog",
         "uvicorn",
         "websockets",
+        "zstandard",
     ),
 }
 """What each extra brings that has to be there, as it is imported."""
 
 
 class MissingExtra(click.ClickException):
-    """A command cannot do its work without an extra that is not installed."""
+    """A command needs an extra that is not installed."""
 
     exit_code = FAILED
 
 
 def require_extra(extra: str, *packages: str) -> None:
-    """Raise `MissingExtra` if packages of an extra are missing: all that it brings, unless said."""
+    """Raise `MissingExtra` if packages of an extra are missing: all of its packages, by default."""
     missing = [name for name in packages or PACKAGES[extra] if not is_installed(name)]
     if missing:
         command = click.get_current_context().command_path
@@ -52,7 +54,7 @@ def require_extra(extra: str, *packages: str) -> None:
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package can be imported; of a namespace, a part of it says so."""
+    """Return whether a package can be imported; of a namespace, whether a part of it can."""
     try:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # what it is a part of is not there

@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from checkrail.cli.connections import allow_many
-from checkrail.cli.gateways import OPTIONS, base_urls, log_to_stderr, not_writable, opened
-from checkrail.cli.serving import address, bound, stop_by_signals, told
+from checkrail.cli.gateway_process import GatewayCommand
+from checkrail.cli.gateway_startup import (
+    OPTIONS,
+    gateway_variables,
+    log_to_stderr,
+    not_writable_error,
+)
+from checkrail.cli.server_startup import bind_socket, exit_on_signals, exit_with_error, server_url
 from checkrail.engine.errors import CheckrailError
+from checkrail.resources import raise_file_limit
 
 if TYPE_CHECKING:
-    from checkrail.gateway.opening import OpenGateway
-    from checkrail.telemetry import JsonLinesSink
+    from checkrail.gateway.startup import OpenGateway
+    from checkrail.telemetry.jsonl import JsonLinesSink
 
 PORT = 4000
 
@@ -35,8 +41,28 @@ PORT = 4000
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Append a line of JSON to a file for each record of a hook.",
 )
+@click.option(
+    "--approvals",
+    is_flag=True,
+    help="Let hooks ask people, who answer by `checkrail approvals --server URL`.",
+)
+@click.option(
+    "--workers",
+    "-w",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Processes on the same port.",
+)
 def command(
-    config: str | None, hooks: str | None, host: str, port: int, records: Path | None
+    config: str | None,
+    hooks: str | None,
+    host: str,
+    port: int,
+    records: Path | None,
+    *,
+    approvals: bool,
+    workers: int,
 ) -> None:
     """Put hooks in front of models, for any client of the OpenAI or Anthropic API.
 
@@ -44,31 +70,39 @@ def command(
     project's file here. Where models are, and who may call, stands under `gateway` in the file:
     other hosts than this one are only listened to with keys. Files that change are reloaded.
     """
+    if records is not None and workers > 1:
+        told = "--records is a file for one process: leave out --workers, or name a `database`"
+        raise click.UsageError(f"{told} in the project's file, which keeps the calls of all")
+    said = GatewayCommand(config, hooks, approvals, workers)
     try:
-        with _kept(records) as sink:
+        with _open_records(records) as sink:
             log_to_stderr(logging.INFO)
-            gateway = opened(config, hooks, sink=sink)
+            gateway = said.open(sink)
             _check_host(host, gateway)
-            with gateway.counting():
-                _serve(gateway, host, port)
+            said.check_workers(gateway)
+            said.warn(gateway)
+            if workers > 1:
+                _serve_workers(said, gateway, host, port)
+            else:
+                _serve_gateway(said, gateway, host, port)
     except CheckrailError as error:
-        told(error)
+        exit_with_error(error)
 
 
-def _kept(records: Path | None) -> AbstractContextManager[JsonLinesSink | None]:
-    """Open the file that records are kept in, if there is to be one."""
-    from checkrail.telemetry import JsonLinesSink
+def _open_records(records: Path | None) -> AbstractContextManager[JsonLinesSink | None]:
+    """Open the file for records, if there is to be one."""
+    from checkrail.telemetry.jsonl import JsonLinesSink
 
     if records is None:
         return contextlib.nullcontext()
     try:
         return JsonLinesSink(records)
     except OSError as error:
-        raise not_writable("records", records, error) from None
+        raise not_writable_error("records", records, error) from None
 
 
 def _check_host(host: str, gateway: OpenGateway) -> None:
-    from checkrail.actions.this_machine import is_loopback
+    from checkrail.actions.addresses import is_loopback
 
     if not is_loopback(host) and not gateway.settings.keys:
         raise CheckrailError(
@@ -77,22 +111,38 @@ def _check_host(host: str, gateway: OpenGateway) -> None:
         )
 
 
-def _serve(gateway: OpenGateway, host: str, port: int) -> None:
+def _serve_gateway(said: GatewayCommand, gateway: OpenGateway, host: str, port: int) -> None:
     import uvicorn
 
-    allow_many()
-    running = uvicorn.Server(uvicorn.Config(gateway.app(), host=host, port=port, **OPTIONS))
-    stop_by_signals(running)
-    with contextlib.closing(bound(host, port)) as listener:
-        listener.listen(2048)  # who reads the announcement may call at once
-        _announce(gateway, address(host, port))
-        running.run([listener])
+    raise_file_limit()
+    counting = contextlib.nullcontext() if said.needs_store(gateway) else gateway.open_counters()
+    with counting:
+        app = said.build_app(gateway)
+        running = uvicorn.Server(uvicorn.Config(app, host=host, port=port, **OPTIONS))
+        exit_on_signals(running)
+        with contextlib.closing(bind_socket(host, port)) as listener:
+            listener.listen(2048)  # who reads the announcement may call at once
+            _print_address(gateway, server_url(host, port))
+            running.run([listener])
 
 
-def _announce(gateway: OpenGateway, url: str) -> None:
+def _serve_workers(said: GatewayCommand, gateway: OpenGateway, host: str, port: int) -> None:
+    """Serve in several processes, each of which reads the files by itself."""
+    import uvicorn
+
+    raise_file_limit()
+    said.prepare_database(gateway)
+    bind_socket(host, port).close()
+    _print_address(gateway, server_url(host, port))
+    said.hand_over()
+    target = "checkrail.cli.gateway_process:create"
+    uvicorn.run(target, factory=True, host=host, port=port, workers=said.workers, **OPTIONS)
+
+
+def _print_address(gateway: OpenGateway, url: str) -> None:
     count = sum(spec.mode != "off" for spec in gateway.registry.list())
     files = ", ".join(str(loaded.file) for loaded in gateway.loaded)
     click.echo(f"gateway  {url}  {count} {'hook' if count == 1 else 'hooks'} of {files}")
-    for name, value in base_urls(url).items():
+    for name, value in gateway_variables(url).items():
         if name != "OPENAI_API_BASE":
             click.echo(f"{name}={value}")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from checkrail.builtin import BUILTINS, Builtin
-from checkrail.cli.show import as_json, cell, console, new_table, print_table
+from checkrail.cli.output import cell, console, new_table, print_table, to_json_text
 from checkrail.engine.errors import suggestion
 
 
@@ -21,15 +21,19 @@ def command(name: str | None, *, as_data: bool) -> None:
         hint = suggestion(name, BUILTINS)
         raise click.UsageError(f"there is no built-in hook {name!r}{hint}: see `checkrail hooks`")
     if as_data:
-        found = [_told(BUILTINS[name])] if name else [_told(each) for each in BUILTINS.values()]
-        click.echo(as_json(found[0] if name else found))
+        found = (
+            [_builtin_to_json(BUILTINS[name])]
+            if name
+            else [_builtin_to_json(each) for each in BUILTINS.values()]
+        )
+        click.echo(to_json_text(found[0] if name else found))
     elif name:
-        _print_one(BUILTINS[name])
+        _print_builtin(BUILTINS[name])
     else:
-        _print_all()
+        _print_builtins()
 
 
-def _told(builtin: Builtin) -> dict[str, Any]:
+def _builtin_to_json(builtin: Builtin) -> dict[str, Any]:
     return {
         "name": builtin.name,
         "summary": builtin.summary,
@@ -40,7 +44,7 @@ def _told(builtin: Builtin) -> dict[str, Any]:
     }
 
 
-def _print_all() -> None:
+def _print_builtins() -> None:
     table = new_table("hook", "lane", "what it does", folded={"what it does"})
     for builtin in BUILTINS.values():
         table.add_row(cell(builtin.name, "bold"), str(builtin.lane), builtin.summary)
@@ -49,7 +53,7 @@ def _print_all() -> None:
     out.print("\nAll about one: checkrail hooks NAME")
 
 
-def _print_one(builtin: Builtin) -> None:
+def _print_builtin(builtin: Builtin) -> None:
     out = console()
     out.print(cell(builtin.name, "bold") + cell(f" ({builtin.lane}): {builtin.summary}\n"))
     out.print(f"Made for: {', '.join(builtin.points)}\n")
@@ -58,10 +62,10 @@ def _print_one(builtin: Builtin) -> None:
         default = f" (default {json.dumps(shape['default'])})" if "default" in shape else ""
         out.print(f"  {key}: {shape.get('description', '')}{default}")
     out.print("\nIn a file:\n")
-    out.print(_example(builtin))
+    out.print(_render_example(builtin))
 
 
-def _example(builtin: Builtin) -> str:
+def _render_example(builtin: Builtin) -> str:
     import io
 
     from ruamel.yaml import YAML

@@ -10,7 +10,7 @@ import click
 
 from checkrail.cli.app import REFUSED_FILE
 from checkrail.cli.extras import PACKAGES, is_installed
-from checkrail.cli.show import as_json, console
+from checkrail.cli.output import console, to_json_text
 
 SCHEMA = "checkrail.schema.json"
 
@@ -155,17 +155,17 @@ def command(folder: Path, *, as_data: bool) -> None:
 
     The graph asks a model that follows a script, so it needs no key and no network.
     """
-    if problem := _problem(folder):
-        _refuse(folder, problem, as_data=as_data)
+    if problem := _find_problem(folder):
+        _refuse_folder(folder, problem, as_data=as_data)
     try:
-        created = _written(folder)
+        created = _write_files(folder)
     except OSError as error:
-        _refuse(folder, f"cannot be written to: {error.strerror or error}", as_data=as_data)
+        _refuse_folder(folder, f"cannot be written to: {error.strerror or error}", as_data=as_data)
     kept = [name for name in SHARED if name not in created]
-    steps = _next(folder)
+    steps = _next_steps(folder)
     if as_data:
         told = {"folder": str(folder), "ok": True, "created": created, "kept": kept, "next": steps}
-        click.echo(as_json(told))
+        click.echo(to_json_text(told))
         return
     out = console()
     out.print(f"{folder}: made {', '.join(created)}")
@@ -176,7 +176,7 @@ def command(folder: Path, *, as_data: bool) -> None:
         out.print(f"  {step}", style="bold")
 
 
-def _problem(folder: Path) -> str:
+def _find_problem(folder: Path) -> str:
     """Return why no project can be made in a folder, if so."""
     from checkrail.config.project import OTHER_FILES, OWN_FILES
 
@@ -191,16 +191,16 @@ def _problem(folder: Path) -> str:
     return ""
 
 
-def _refuse(folder: Path, problem: str, *, as_data: bool) -> None:
+def _refuse_folder(folder: Path, problem: str, *, as_data: bool) -> None:
     if as_data:
-        click.echo(as_json({"folder": str(folder), "ok": False, "problem": problem}))
+        click.echo(to_json_text({"folder": str(folder), "ok": False, "problem": problem}))
     else:
         told = f"{folder} {problem}. Nothing was written."
         console(stderr=True).print(told, style="bold red")
     sys.exit(REFUSED_FILE)
 
 
-def _written(folder: Path) -> list[str]:
+def _write_files(folder: Path) -> list[str]:
     """Write the files, and never over another."""
     from checkrail.config.json_schema import file_schema
 
@@ -213,7 +213,7 @@ def _written(folder: Path) -> list[str]:
     return [*files]
 
 
-def _next(folder: Path) -> list[str]:
+def _next_steps(folder: Path) -> list[str]:
     steps = [] if folder.resolve() == Path.cwd() else [f"cd {folder}"]
     if not all(map(is_installed, PACKAGES["server"])):
         steps.append('pip install "checkrail[server]"')

@@ -53,7 +53,7 @@ def command(file: Path | None) -> None:
         return
     try:
         said = file.read_text(encoding="utf-8") if file.exists() else ""
-        changed = with_callback(said)
+        changed = add_callback(said)
         if changed != said:
             file.write_text(changed, encoding="utf-8")
     except (OSError, UnicodeDecodeError, CheckrailError) as error:
@@ -62,26 +62,32 @@ def command(file: Path | None) -> None:
     click.echo(f"{file}: {'it has the callback already' if changed == said else 'written'}")
 
 
-def with_callback(said: str) -> str:
-    """Give a config with the callback, and all its lines; the same, if it is there already."""
-    data, line = _read(said)
+def add_callback(said: str) -> str:
+    """Return a config with the callback, and all its lines; the same, if it is there already."""
+    data, line = _read_settings(said)
     settings = data.get(SETTINGS)
     known = settings if isinstance(settings, dict) else {}
     callbacks = known.get("callbacks")
     if CALLBACK in (callbacks if isinstance(callbacks, list) else [callbacks]):
         return said
-    if SETTINGS not in data:
-        gap = "" if not said else "\n" if said.endswith("\n") else "\n\n"
-        return f"{said}{gap}{LINES}"
     others = callbacks if isinstance(callbacks, list) else [callbacks] if callbacks else []
     wanted = {**data, SETTINGS: {**known, "callbacks": [*others, CALLBACK]}}
-    for changed in _candidates(said, line):
-        if _says(changed, wanted):
+    candidates = _iter_candidates(said, line) if SETTINGS in data else _iter_added(said)
+    for changed in candidates:
+        if _is_equivalent(changed, wanted):
             return changed
     raise _NotWrittenError(f"add {CALLBACK} to {SETTINGS}.callbacks by hand")
 
 
-def _candidates(said: str, line: int) -> Iterator[str]:
+def _iter_added(said: str) -> Iterator[str]:
+    """Yield texts that may have settings of their own: at the end, or in a config of one line."""
+    gap = "" if not said else "\n" if said.endswith("\n") else "\n\n"
+    yield f"{said}{gap}{LINES}"
+    for gap in (", ", ""):  # there may be other keys, or none
+        yield said.replace("{", f"{{{SETTINGS}: {{{ENTRY}}}{gap}", 1)
+
+
+def _iter_candidates(said: str, line: int) -> Iterator[str]:
     """Yield texts that may have the callback: below a line, in one-line settings, in a list."""
     lines = said.splitlines()
     below = lines[line] if line < len(lines) else ""
@@ -95,15 +101,15 @@ def _candidates(said: str, line: int) -> Iterator[str]:
     yield before + re.sub(_ONE, rf"\1[\2, {CALLBACK}]", after, count=1)
 
 
-def _says(text: str, wanted: dict[str, Any]) -> bool:
+def _is_equivalent(text: str, wanted: dict[str, Any]) -> bool:
     try:
-        return _read(text)[0] == wanted
+        return _read_settings(text)[0] == wanted
     except _NotWrittenError:
         return False
 
 
-def _read(text: str) -> tuple[dict[str, Any], int]:
-    """Read a config, and the line that its settings begin on."""
+def _read_settings(text: str) -> tuple[dict[str, Any], int]:
+    """Return a config, and the line on which its settings begin."""
     from checkrail.config.nodes import UnreadableError
     from checkrail.config.problems import Report
     from checkrail.config.yaml_text import parse_yaml

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def hook_logs(level: int) -> Iterator[None]:
-    """Show what hooks log from a level on; what the engine logs is told by the command itself."""
+def show_hook_logs(level: int) -> Iterator[None]:
+    """Show what hooks log from a level on; the engine's own logs are hidden."""
     hooks = logging.getLogger("checkrail.hooks")
     handler = logging.StreamHandler()
     before = hooks.level
     hooks.addHandler(handler)
     hooks.setLevel(level)
     try:
-        with engine_quiet():
+        with hide_engine_logs():
             yield
     finally:
         hooks.removeHandler(handler)
@@ -24,15 +24,15 @@ def hook_logs(level: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def engine_quiet() -> Iterator[None]:
+def hide_engine_logs() -> Iterator[None]:
     """Show nothing of what the engine itself logs."""
     engine = logging.getLogger("checkrail")
-    engine.addFilter(_never)
+    engine.addFilter(_drop_record)
     try:
         yield
     finally:
-        engine.removeFilter(_never)
+        engine.removeFilter(_drop_record)
 
 
-def _never(_record: logging.LogRecord) -> bool:
+def _drop_record(_record: logging.LogRecord) -> bool:
     return False

@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from checkrail.cli.remote import Address, remote, server_options
-from checkrail.cli.show import as_json, console, shown
+from checkrail.cli.output import console, escape_text, to_json_text
+from checkrail.cli.server_client import ServerAddress, connect_server, server_options
 
 
 @click.command(epilog='Example: checkrail resume 019a87f2-… "Go on with the second one"')
@@ -17,7 +17,9 @@ from checkrail.cli.show import as_json, console, shown
 @click.option("--no-wait", is_flag=True, help="Do not wait for the run that this starts.")
 @click.option("--json", "as_data", is_flag=True, help="Print the run as JSON.")
 @server_options
-def command(session: str, prompt: str, address: Address, *, no_wait: bool, as_data: bool) -> None:
+def command(
+    session: str, prompt: str, address: ServerAddress, *, no_wait: bool, as_data: bool
+) -> None:
     """Tell SESSION something: its agent runs again, and what it answers is printed.
 
     PROMPT is what it is told; `-` reads it from the input. Leaves with 0 if the run ended well or
@@ -25,26 +27,26 @@ def command(session: str, prompt: str, address: Address, *, no_wait: bool, as_da
     """
     said = sys.stdin.read() if prompt == "-" else prompt
     if not said.strip():
-        raise click.UsageError("there is nothing to say: PROMPT is empty")
+        raise click.UsageError("PROMPT is empty")
     mode = "async_poll" if no_wait else "sync"
-    with remote(address) as it:
+    with connect_server(address) as it:
         body = {"prompt": said, "execution_mode": mode}
         run = it.post(f"/sessions/{session}/resume", patient=not no_wait, body=body)
     if as_data:
-        click.echo(as_json(run))
+        click.echo(to_json_text(run))
     elif no_wait:
         told = f"the session {session} goes on with the run {run['run_id']}"
         console().print(told, soft_wrap=True)
     else:
-        _print(run)
+        _print_run(run)
     if not no_wait:
-        from checkrail.cli.tailing import code_of
+        from checkrail.cli.event_lines import exit_code
 
-        sys.exit(code_of(run))
+        sys.exit(exit_code(run))
 
 
-def _print(run: dict[str, object]) -> None:
-    """Print what came of a run; what went wrong goes elsewhere than an answer."""
+def _print_run(run: dict[str, object]) -> None:
+    """Print the result of a run; errors go to standard error."""
     text, data = run["result_text"], run["result_data"]
     if text is not None:
         click.echo(text)
@@ -52,4 +54,4 @@ def _print(run: dict[str, object]) -> None:
         click.echo(json.dumps(data, ensure_ascii=False, indent=2))
     if run["error"]:
         told = f"{run['status']} ({run['phase']}): {run['error']}"
-        console(stderr=True).print(shown(told), style="red")
+        console(stderr=True).print(escape_text(told), style="red")

@@ -9,11 +9,11 @@ import click
 
 from checkrail.cli.app import REFUSED_FILE
 from checkrail.cli.extras import require_extra
-from checkrail.cli.files import tell
-from checkrail.cli.remote import SERVER
-from checkrail.cli.serving import told
+from checkrail.cli.files import print_problems
+from checkrail.cli.server_client import SERVER
+from checkrail.cli.server_startup import exit_with_error
 from checkrail.engine.errors import CheckrailError
-from checkrail.server.memory import loading
+from checkrail.resources import pause_gc
 
 
 @click.command(epilog="Example: checkrail runner --server https://agents.example --tag gpu")
@@ -57,22 +57,21 @@ def command(  # noqa: PLR0917 - click gives them by their names
     rest is handed back.
     """
     require_extra("server")
-    with loading():
+    with pause_gc():
         from checkrail.config.problems import ConfigError
         from checkrail.config.project import find_project
-        from checkrail.runner.process import serve
-        from checkrail.runner.projects import RunnerProject
-        from checkrail.runner.runner import RunnerSettings
+        from checkrail.runner.project import RunnerProject
+        from checkrail.runner.runner import RunnerSettings, serve_runner
         from checkrail.server import logs
 
     try:
-        with loading():
+        with pause_gc():
             project = RunnerProject(find_project(config or "."))
     except ConfigError as error:
-        tell(error.problems, "red")
+        print_problems(error.problems, "red")
         sys.exit(REFUSED_FILE)
     said = project.loaded.server
-    logs.configure(said.log_level)
+    logs.configure_logging(said.log_level)
     given = {} if name is None else {"name": name}
     settings = RunnerSettings(
         capacity=capacity,
@@ -83,6 +82,6 @@ def command(  # noqa: PLR0917 - click gives them by their names
     )
     click.echo(f"{project.file}: carries out runs of {server}", err=True)
     try:
-        asyncio.run(serve(project, server, key, settings))
+        asyncio.run(serve_runner(project, server, key, settings))
     except CheckrailError as error:
-        told(error)
+        exit_with_error(error)

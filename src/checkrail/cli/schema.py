@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from checkrail.cli.show import as_json, cell, console, new_table, print_table
+from checkrail.cli.output import cell, console, new_table, print_table, to_json_text
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.points import CONTRACTS, HookPoint
 
@@ -25,15 +25,15 @@ def command(point: str | None, *, of_file: bool, as_data: bool) -> None:
     if of_file:
         from checkrail.config.json_schema import file_schema
 
-        click.echo(as_json(file_schema()))
+        click.echo(to_json_text(file_schema()))
         return
     if point is None:
         _print_points(as_data=as_data)
         return
-    from checkrail.actions.wire import schema
+    from checkrail.actions.wire import point_schema
 
     try:
-        click.echo(as_json(schema(point)))
+        click.echo(to_json_text(point_schema(point)))
     except CheckrailError as error:
         raise click.UsageError(str(error)) from None
 
@@ -51,7 +51,7 @@ def _print_points(*, as_data: bool) -> None:
         for point, contract in CONTRACTS.items()
     ]
     if as_data:
-        click.echo(as_json(told))
+        click.echo(to_json_text(told))
         return
     table = new_table("point", "value", "a hook may", folded={"a hook may"})
     for row, point in zip(told, HookPoint, strict=True):

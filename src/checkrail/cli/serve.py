@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from checkrail.cli.extras import require_extra
-from checkrail.cli.serving import address, opened, serve, told
+from checkrail.cli.server_startup import exit_with_error, open_project, serve_project, server_url
 from checkrail.engine.errors import CheckrailError
-from checkrail.server.memory import loading
+from checkrail.resources import pause_gc
 
 
 @click.command(epilog="Example: checkrail serve --host 0.0.0.0 --workers 2")
@@ -31,18 +31,18 @@ def command(config: str | None, host: str | None, port: int | None, workers: int
     PostgreSQL by CHECKRAIL_DATABASE_URL; its tables are made by `checkrail db upgrade`.
     """
     require_extra("server")
-    with loading():
+    with pause_gc():
         from checkrail.server import logs
 
-        project = opened(config)
+        project = open_project(config)
     server = project.loaded.server
-    logs.configure(server.log_level)
+    logs.configure_logging(server.log_level)
     host, port = host or server.host, port or server.port
 
     def announce() -> None:
-        click.echo(f"{project.file}: {address(host, port)}", err=True)
+        click.echo(f"{project.file}: {server_url(host, port)}", err=True)
 
     try:
-        serve(project, host, port, announce=announce, workers=workers)
+        serve_project(project, host, port, announce=announce, workers=workers)
     except CheckrailError as error:
-        told(error)
+        exit_with_error(error)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from checkrail.cli.show import cell, new_table
+from checkrail.cli.output import cell, new_table
 from checkrail.engine.records import HookRecord, RecordKind
 from checkrail.engine.values import plain
 
@@ -32,7 +32,7 @@ COLOURS = {
 
 
 def timeline(records: Iterable[HookRecord], hide: Callable[[str], str] = str) -> Table:
-    """Show every hook call: when it ran, how long, what it said; `hide` takes secrets out."""
+    """Return a table of hook calls: when, how long, which decision; `hide` removes secrets."""
     table = new_table("lane", "hook", "decision", "took", "why", folded={"why"}, header=False)
     for record in records:
         if record.kind is RecordKind.START:
@@ -40,25 +40,25 @@ def timeline(records: Iterable[HookRecord], hide: Callable[[str], str] = str) ->
         table.add_row(
             cell(f"  {record.lane:<9}", "dim"),
             cell(record.hook, "bold"),
-            _said(record),
+            _decision_text(record),
             cell(f"{record.duration_ms:.2f} ms", "dim"),
-            cell(hide(_why(record))),
+            cell(hide(_describe_reason(record))),
         )
     return table
 
 
-def _said(record: HookRecord) -> Text:
+def _decision_text(record: HookRecord) -> Text:
     if record.failure is not None:
         text = Text(f"failed ({record.failure})", style="magenta")
     else:
-        word = _word(record)
+        word = _decision_word(record)
         text = Text(word, style=COLOURS[str(record.decision)] if word != "passes" else "dim")
     if record.shadow:
         text = Text("in shadow: ", style="yellow") + text
     return text
 
 
-def _word(record: HookRecord) -> str:
+def _decision_word(record: HookRecord) -> str:
     if record.redacted:
         return "redacts"
     if record.changed:
@@ -70,45 +70,45 @@ def _word(record: HookRecord) -> str:
     return words[str(record.decision)]
 
 
-def _why(record: HookRecord) -> str:
+def _describe_reason(record: HookRecord) -> str:
     if record.failure is not None:
         return record.error or ""
     if record.changed and not record.redacted:
-        return changes(record.before, record.after)
+        return describe_changes(record.before, record.after)
     asked = f" ({record.answer})" if record.answer else ""
     return record.reason + asked + (" (overran its timeout)" if record.overran else "")
 
 
-def changes(before: Any, after: Any, path: str = "") -> str:
-    """Say in one line what became of a value."""
-    return ", ".join(_differences(plain(before), plain(after), path))
+def describe_changes(before: Any, after: Any, path: str = "") -> str:
+    """Return in one line how a value changed."""
+    return ", ".join(_iter_differences(plain(before), plain(after), path))
 
 
-def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
+def _iter_differences(before: Any, after: Any, path: str) -> Iterator[str]:
     if before == after:
         return
     if isinstance(before, dict) and isinstance(after, dict):
         for key in {**before, **after}:
             inner = f"{path}.{key}" if path else key
-            yield from _differences(before.get(key, ABSENT), after.get(key, ABSENT), inner)
+            yield from _iter_differences(before.get(key, ABSENT), after.get(key, ABSENT), inner)
     elif isinstance(before, list) and isinstance(after, list):
         for number, (old, new) in enumerate(zip_longest(before, after, fillvalue=ABSENT)):
-            yield from _differences(old, new, f"{path}[{number}]")
+            yield from _iter_differences(old, new, f"{path}[{number}]")
     else:
-        yield f"{path or 'value'}: {_pair(before, after)}"
+        yield f"{path or 'value'}: {_describe_change(before, after)}"
 
 
-def _pair(before: Any, after: Any) -> str:
+def _describe_change(before: Any, after: Any) -> str:
     if isinstance(before, str) and isinstance(after, str):
         pairs = enumerate(zip(before, after, strict=False))
         same = next((at for at, (old, new) in pairs if old != new), min(len(before), len(after)))
         if same > SHOWN // 2:  # what is alike would hide what is not
             cut = same - SHOWN // 4
             before, after = f"…{before[cut:]}", f"…{after[cut:]}"
-    return f"{_short(before)} → {_short(after)}"
+    return f"{_shorten_value(before)} → {_shorten_value(after)}"
 
 
-def _short(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     if value is ABSENT:
         return "(nothing)"
     text = json.dumps(value, ensure_ascii=False)
@@ -116,7 +116,7 @@ def _short(value: Any) -> str:
 
 
 def verdict_line(verdict: Verdict, hide: Callable[[str], str] = str) -> Text:
-    """Return what was decided, by whom, and why; `hide` takes secrets out."""
+    """Return what was decided, by whom, and why; `hide` removes secrets."""
     text = Text(str(verdict.decision), style=f"bold {COLOURS[str(verdict.decision)]}")
     if verdict.hook:
         text += cell(f" by {verdict.hook}")

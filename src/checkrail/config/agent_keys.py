@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkrail.config.kinds import (
+from checkrail.config.schema import DEFAULTS
+from checkrail.config.server_keys import TAG, MappingCheck, positive, reference
+from checkrail.config.value_checks import (
     Check,
-    Choice,
-    ListOf,
-    anything,
+    ListCheck,
+    WordCheck,
+    accept_any,
+    check_secrets,
     command,
     flag,
     mapping,
     seconds,
-    secrets,
     text,
     texts,
 )
-from checkrail.config.schema import DEFAULTS
-from checkrail.config.server_keys import TAG, Members, positive, reference
 
 AUTONOMOUS, GRAPH_KIND, PROCEDURAL_KIND = KINDS = ("autonomous", "graph", "procedural")
 """Kinds of agents."""
@@ -27,40 +27,40 @@ AUTONOMOUS, GRAPH_KIND, PROCEDURAL_KIND = KINDS = ("autonomous", "graph", "proce
 POLICIES = ("resume", "fail", "restart")
 """What becomes of a run whose process died."""
 
-_DEMANDS = ListOf(TAG, "a list of tags", most=8)
+_DEMANDS = ListCheck(TAG, "a list of tags", most=8)
 """Tags that a runner must have: few, for runs are sorted by them."""
 
 _ANY_KIND: dict[str, Check] = {
-    "type": Choice(KINDS),
+    "type": WordCheck(KINDS),
     "description": text,
     "parameters_schema": mapping,
     "output_schema": mapping,
-    "hooks": anything,
+    "hooks": accept_any,
     "tags": texts,
     "demands": _DEMANDS,
-    "on_crash": Choice(POLICIES),
+    "on_crash": WordCheck(POLICIES),
     "timeout_seconds": seconds,
     "enabled": flag,
 }
 
 AGENT: dict[str, Check] = {
-    "model": anything,
+    "model": accept_any,
     "system_prompt": text,
-    "tools": anything,
-    "mcp": anything,
+    "tools": accept_any,
+    "mcp": accept_any,
     "max_iterations": positive,
     "model_timeout": seconds,
     **_ANY_KIND,
 }
 """Keys of an autonomous agent."""
 
-GRAPH = Members({"path": reference, **_ANY_KIND})
+GRAPH = MappingCheck({"path": reference, **_ANY_KIND})
 """Keys of a graph."""
 
 PROGRAM: dict[str, Check] = {
-    "parameters_as": Choice(("stdin", "arguments")),
+    "parameters_as": WordCheck(("stdin", "arguments")),
     "cwd": text,
-    "env": secrets,
+    "env": check_secrets,
 }
 """Keys of a procedural agent that is a program."""
 
@@ -80,8 +80,8 @@ AGENT_WORDS = {
 """What keys of an agent are called elsewhere."""
 
 
-def kind_of_agent(given: Mapping[str, Any]) -> Any:
-    """Return the kind of an agent: what it says, or else what its keys say."""
+def find_agent_kind(given: Mapping[str, Any]) -> Any:
+    """Return the kind of an agent: as written, or as its keys imply."""
     if "type" in given:
         return given["type"]
     if "model" in given or not given.keys() & {"path", "command"}:
@@ -89,11 +89,11 @@ def kind_of_agent(given: Mapping[str, Any]) -> Any:
     return PROCEDURAL_KIND if "command" in given else GRAPH_KIND
 
 
-def blueprint_of(data: Any) -> dict[str, Any] | None:
-    """Return what a file says of an agent, if the file is the blueprint of one."""
+def find_blueprint(data: Any) -> dict[str, Any] | None:
+    """Return the agent in a file, if the file is the blueprint of one."""
     if not isinstance(data, dict) or "agents" in data:
         return None
-    kind = kind_of_agent(data) if data.keys() & {"type", "model", "command"} else None
+    kind = find_agent_kind(data) if data.keys() & {"type", "model", "command"} else None
     if kind == GRAPH_KIND and "path" in data:
         known = {*GRAPH.keys}
     elif kind == PROCEDURAL_KIND:

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import (
+from checkrail.config.problems import Report, Where, describe_value
+from checkrail.config.script import parse_script
+from checkrail.config.value_checks import (
     Check,
-    Choice,
-    anything,
+    WordCheck,
+    accept_any,
+    check_secret,
     count,
-    fitting,
     mapping,
+    read_members,
     seconds,
-    secret,
     text,
 )
-from checkrail.config.problems import Report, Where, described
-from checkrail.config.script import read_script
 from checkrail.engine.errors import suggestion
 from checkrail.engine.values import AssistantMessage
 
@@ -60,7 +60,7 @@ Import = Callable[[str, Where], Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Which model an agent asks, as `label` shows it.
+    """The model that an agent calls, as `label` shows it.
 
     `given` is an object that is the model; else `name` is that of one of `provider`, which
     `options` are for, or a script's, with its `replies`.
@@ -76,17 +76,17 @@ class ModelConfig:
 
 CONNECTION: dict[str, Check] = {
     "base_url": text,
-    "api_key": secret,
+    "api_key": check_secret,
     "timeout": seconds,
     "max_retries": count,
 }
 
 MODEL_KEYS: dict[str, Check] = {
-    "provider": Choice((*PROVIDERS, SCRIPTED)),
+    "provider": WordCheck((*PROVIDERS, SCRIPTED)),
     "model": text,
     **CONNECTION,
     "params": mapping,
-    "replies": anything,
+    "replies": accept_any,
 }
 _TAKEN = frozenset({*MODEL_KEYS, "client", "name"}) - {"replies"}
 
@@ -102,38 +102,38 @@ class ModelReader:
     def read(self, given: Any, where: Where) -> ModelConfig | None:
         """Read a model, or report why not."""
         if isinstance(given, str) and given.strip():
-            return self._named(given, where)
+            return self._read_name(given, where)
         if not isinstance(given, dict):
-            self.report.add(where, f"found {described(given)}", EXPECTED)
+            self.report.add(where, f"found {describe_value(given)}", EXPECTED)
             return None
         before = len(self.report.problems)
-        said = fitting(given, MODEL_KEYS, where, self.report)
-        said = {key: self._expanded(key, value, (*where, key)) for key, value in said.items()}
+        said = read_members(given, MODEL_KEYS, where, self.report)
+        said = {key: self._expand_value(key, value, (*where, key)) for key, value in said.items()}
         if len(self.report.problems) > before:
             return None
         if said.get("provider") == SCRIPTED or ("replies" in said and "provider" not in said):
-            return self._scripted(said, where)
-        return self._configured(said, where)
+            return self._read_script(said, where)
+        return self._read_mapping(said, where)
 
-    def _expanded(self, key: str, value: Any, where: Where) -> Any:
+    def _expand_value(self, key: str, value: Any, where: Where) -> Any:
         found = self.environment.expand(value, where)
         if key == "api_key" and found is value and len(value) >= _LEAST_SECRET:
             self.report.secrets[value] = "(the api_key)"
         return found
 
-    def _named(self, given: str, where: Where) -> ModelConfig | None:
+    def _read_name(self, given: str, where: Where) -> ModelConfig | None:
         before = len(self.report.problems)
         name = self.environment.expand(given, where)
         if len(self.report.problems) > before:
             return None
         if is_import(name):
-            objects = [item for item in self.imported(name, where) if self._asks(item, where)]
+            objects = [item for item in self.imported(name, where) if self._is_model(item, where)]
             return ModelConfig(given, given=objects[0]) if objects else None
-        provider, model = self._parts(name, where)
+        provider, model = self._split_name(name, where)
         return ModelConfig(given, provider, model) if model else None
 
-    def _asks(self, found: Any, where: Where) -> bool:
-        """Return whether an object can be asked as a model."""
+    def _is_model(self, found: Any, where: Where) -> bool:
+        """Return whether an object can be called as a model."""
         if isinstance(found, type):
             told = f"the class {found.__name__}"
             self.report.add(where, told, "an object", "make one of it there")
@@ -144,13 +144,13 @@ class ModelReader:
             self.report.add(where, told, "an object with " + ", ".join(PROTOCOL))
         return not missing
 
-    def _parts(self, name: str, where: Where) -> tuple[str, str]:
-        """Take provider/name apart; if that fails, there is no name."""
+    def _split_name(self, name: str, where: Where) -> tuple[str, str]:
+        """Split provider/name; if that fails, there is no name."""
         provider, _, model = name.partition("/")
         if not model:
             hint = f"write openai/{provider}, if it is OpenAI's"
             self.report.add(
-                where, f"found {described(name)}, which names no provider", EXPECTED, hint
+                where, f"found {describe_value(name)}, which names no provider", EXPECTED, hint
             )
         elif provider not in PROVIDERS:
             near = suggestion(provider, PROVIDERS).strip(" ()")
@@ -160,7 +160,7 @@ class ModelReader:
             return "", ""
         return provider, model
 
-    def _configured(self, said: Mapping[str, Any], where: Where) -> ModelConfig | None:
+    def _read_mapping(self, said: Mapping[str, Any], where: Where) -> ModelConfig | None:
         before = len(self.report.problems)
         provider, name = said.get("provider", ""), said.get("model", "")
         if "replies" in said:
@@ -172,7 +172,7 @@ class ModelReader:
         if not name:
             self.report.add(where, "`model` is missing", "the name of a model")
         elif not provider:
-            provider, name = self._parts(name, (*where, "model"))
+            provider, name = self._split_name(name, (*where, "model"))
         if len(self.report.problems) > before:
             return None
         written = getattr(said["model"], "written", said["model"])
@@ -180,27 +180,27 @@ class ModelReader:
         options = {key: said[key] for key in CONNECTION if key in said} | said.get("params", {})
         return ModelConfig(label, provider, name, options)
 
-    def _scripted(self, said: Mapping[str, Any], where: Where) -> ModelConfig | None:
+    def _read_script(self, said: Mapping[str, Any], where: Where) -> ModelConfig | None:
         before = len(self.report.problems)
         for key in said.keys() - {"provider", "model", "replies"}:
             self.report.add((*where, key), f"`{key}` of a script", "`replies` alone")
         if "replies" not in said:
             self.report.add(where, "`replies` is missing", "a list of what the model is to say")
-        replies = read_script(said.get("replies"), (*where, "replies"), self.report)
+        replies = parse_script(said.get("replies"), (*where, "replies"), self.report)
         if len(self.report.problems) > before:
             return None
         return ModelConfig(SCRIPTED, SCRIPTED, said.get("model", SCRIPTED), replies=replies)
 
 
-def leads_elsewhere(provider: str, name: str) -> bool:
-    """Whether a model's name may say where to send the request, and the key with it."""
+def can_redirect(provider: str, name: str) -> bool:
+    """Return whether a model's name may say where to send the request, and the key with it."""
     if provider != "litellm":
         return False
     return _PLACE.search(name) is not None or name.partition("/")[0].lower() in _READ_FROM_NAMES
 
 
 def local_address(provider: str, name: str) -> str | None:
-    """Return where on this machine a model is looked for that nobody has said the place of."""
+    """Return where on this machine a model without a configured address is looked for."""
     whose = name.partition("/")[0].lower()
     if provider != "litellm" or os.environ.get(address_variable(name)):
         return None
@@ -208,7 +208,7 @@ def local_address(provider: str, name: str) -> str | None:
 
 
 def address_variable(name: str) -> str:
-    """Return the variable that says LiteLLM where the provider of a model is."""
+    """Return the variable that tells LiteLLM the address of a model's provider."""
     return f"{name.partition('/')[0].lower().removesuffix('_chat').upper()}_API_BASE"
 
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from checkrail.config.agent_models import Import
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import (
+from checkrail.config.problems import Report, Where, describe_value, format_path
+from checkrail.config.value_checks import (
     Check,
+    check_secrets,
     command,
-    fitting,
     mapping,
     patterns,
+    read_members,
     seconds,
-    secrets,
     text,
 )
-from checkrail.config.problems import Report, Where, described, spelled
 from checkrail.engine.errors import CheckrailError
 from checkrail.regex import PatternError, Regex, read_pattern
 
@@ -49,7 +49,7 @@ class ToolConfig:
 
 @dataclass(frozen=True, slots=True)
 class McpConfig:
-    """An MCP server: a program with its arguments, or a URL. What else it is told may be secret."""
+    """An MCP server: a program with its arguments, or a URL. Its other options may be secret."""
 
     name: str
     command: tuple[str, ...] = field(default=(), repr=False)
@@ -60,10 +60,10 @@ class McpConfig:
 _BOTH: dict[str, Check] = {"prefix": text, "include": patterns, "timeout": seconds}
 _PROGRAM: dict[str, Check] = {
     "command": command,
-    "env": secrets,
+    "env": check_secrets,
     "cwd": text,
 }
-_REMOTE: dict[str, Check] = {"url": text, "headers": secrets}
+_REMOTE: dict[str, Check] = {"url": text, "headers": check_secrets}
 SERVER_KEYS: dict[str, Check] = {**_PROGRAM, **_REMOTE, **_BOTH}
 
 
@@ -87,23 +87,23 @@ class ToolReader:
         self.check = check
         self.guard = guard
 
-    def tools(self, owner: str, given: Any, where: Where) -> tuple[ToolConfig, ...]:
-        """Read what an agent can call."""
+    def read_tools(self, owner: str, given: Any, where: Where) -> tuple[ToolConfig, ...]:
+        """Read the tools of an agent."""
         if given is None:
             return ()
         if not isinstance(given, list):
-            self.report.add(where, f"found {described(given)}", f"a list of {EXPECTED}")
+            self.report.add(where, f"found {describe_value(given)}", f"a list of {EXPECTED}")
             return ()
-        read = [self._tool(owner, item, (*where, n)) for n, item in enumerate(given)]
+        read = [self._read_tool(owner, item, (*where, n)) for n, item in enumerate(given)]
         found = tuple(tool for tool in read if tool is not None)
         self._check_names(found)
         return found
 
-    def _tool(self, owner: str, given: Any, where: Where) -> ToolConfig | None:
+    def _read_tool(self, owner: str, given: Any, where: Where) -> ToolConfig | None:
         if isinstance(given, dict) and given.keys() == {"agent"}:  # as YAML reads `agent: name`
             given = f"{OTHER_AGENT}{given['agent']}"
         if not isinstance(given, str):
-            self.report.add(where, f"found {described(given)}", EXPECTED)
+            self.report.add(where, f"found {describe_value(given)}", EXPECTED)
             return None
         if given.startswith(OTHER_AGENT):
             name = given.removeprefix(OTHER_AGENT)
@@ -111,9 +111,9 @@ class ToolReader:
         items: list[Any] = []
         for found in self.imported(given, where):
             items += found if isinstance(found, (list, tuple)) else [found]
-        return ToolConfig(given, where, self._names(owner, items, where), tuple(items))
+        return ToolConfig(given, where, self._tool_names(owner, items, where), tuple(items))
 
-    def _names(self, owner: str, items: Sequence[Any], where: Where) -> tuple[str, ...]:
+    def _tool_names(self, owner: str, items: Sequence[Any], where: Where) -> tuple[str, ...]:
         if self.check is None:
             return ()
         try:
@@ -128,43 +128,43 @@ class ToolReader:
         for tool in tools:
             for name in tool.names:
                 if name in first:
-                    at = f"{spelled(first[name])} has it already"
+                    at = f"{format_path(first[name])} has it already"
                     found = f"a tool of the name {name!r} a second time"
                     self.report.add(tool.where, found, "each name once", at)
                 first.setdefault(name, tool.where)
 
-    def servers(self, given: Any, where: Where) -> tuple[McpConfig, ...]:
+    def read_servers(self, given: Any, where: Where) -> tuple[McpConfig, ...]:
         """Read the MCP servers of an agent, each under its name."""
         if given is None or not mapping(given, where, self.report):
             return ()
-        read = [self._server(name, item, (*where, name)) for name, item in given.items()]
+        read = [self._read_server(name, item, (*where, name)) for name, item in given.items()]
         return tuple(server for server in read if server is not None)
 
-    def _server(self, name: str, given: Any, where: Where) -> McpConfig | None:
+    def _read_server(self, name: str, given: Any, where: Where) -> McpConfig | None:
         before = len(self.report.problems)
         if given is None:
             self.report.add(where, "found nothing", "a mapping with `command` or `url`")
-        said = fitting(given, SERVER_KEYS, where, self.report)
+        said = read_members(given, SERVER_KEYS, where, self.report)
         said = {key: self.environment.expand(item, (*where, key)) for key, item in said.items()}
-        if len(self.report.problems) > before or not self._is_one(said, where):
+        if len(self.report.problems) > before or not self._is_program_or_url(said, where):
             return None
         self._check_keys(said, where)
         options = {key: item for key, item in said.items() if key not in ("command", "url")}
         if "include" in options:
-            options["include"] = self._patterns(options["include"], (*where, "include"))
+            options["include"] = self._read_patterns(options["include"], (*where, "include"))
         if "url" in said and self.guard is not None:
             options["guard"] = self.guard
         if "command" in said:
             options["cwd"] = self.base / said.get("cwd", ".")
         return McpConfig(name, tuple(said.get("command", ())), said.get("url", ""), options)
 
-    def _patterns(self, given: str | list[str], where: Where) -> list[str | Regex]:
+    def _read_patterns(self, given: str | list[str], where: Where) -> list[str | Regex]:
         found: list[str | Regex] = []
         for pattern in [given] if isinstance(given, str) else given:
             try:
                 found.append(read_pattern(pattern))
             except PatternError as error:
-                told = f"{described(pattern)} is no pattern here: {error.problem}"
+                told = f"{describe_value(pattern)} is no pattern here: {error.problem}"
                 self.report.add(where, told, "", error.remedy)
         return found
 
@@ -174,7 +174,7 @@ class ToolReader:
             found = f"`{key}`, which is for {'a program' if key in _PROGRAM else 'a URL'}"
             self.report.add((*where, key), found, f"one of: {', '.join(own)}")
 
-    def _is_one(self, said: Mapping[str, Any], where: Where) -> bool:
+    def _is_program_or_url(self, said: Mapping[str, Any], where: Where) -> bool:
         """Return whether a server is a program or a URL, and not both or neither."""
         if "command" in said and "url" in said:
             self.report.add((*where, "url"), "both `command` and `url`", "one of them")

@@ -16,15 +16,15 @@ from checkrail.config.agent_keys import (
     PROCEDURAL,
     PROCEDURAL_KIND,
     PROGRAM,
-    kind_of_agent,
+    find_agent_kind,
 )
 from checkrail.config.agent_models import Import, ModelConfig, ModelReader
 from checkrail.config.agent_tools import CheckTools, McpConfig, ToolConfig, ToolReader
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import Check, fitting, is_reference
-from checkrail.config.problems import Report, Where, described, spelled
+from checkrail.config.problems import Report, Where, describe_value, format_path
 from checkrail.config.server_keys import reference
 from checkrail.config.targets import Importer, NotLoadedError
+from checkrail.config.value_checks import Check, is_reference, read_members
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.hook import HookSpec
 
@@ -40,7 +40,7 @@ ReadHooks = Callable[[str, Any, Where], tuple[HookSpec, ...]]
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """What a file says of an agent; `source` is where.
+    """An agent as configured in a file; `source` is its place there.
 
     A graph is not imported, nor is the function of a procedural agent: `path` says where it is. In
     its place a procedural agent may have a `command`, with its own `env`, in a folder `cwd` that is
@@ -75,20 +75,22 @@ class AgentConfig:
 
 def read_default_model(given: Any, environment: Environment, importer: Importer) -> ModelConfig:
     """Read the model of all agents that name none; one that is wrong is reported, once."""
-    models = ModelReader(environment.report, environment, _importing(importer, environment.report))
+    models = ModelReader(
+        environment.report, environment, _build_import(importer, environment.report)
+    )
     return models.read(given, ("defaults", "model")) or ModelConfig("")
 
 
-def _importing(importer: Importer, report: Report) -> Import:
-    def imported(reference: str, where: Where) -> Sequence[Any]:
+def _build_import(importer: Importer, report: Report) -> Import:
+    def import_object(reference: str, where: Where) -> Sequence[Any]:
         try:
-            return (importer.path(reference),)
+            return (importer.import_path(reference),)
         except NotLoadedError as error:
             add = report.add_shared if error.broken else report.add
             add(where, error.found, error.expected, error.hint)
             return ()
 
-    return imported
+    return import_object
 
 
 class AgentReader:
@@ -107,7 +109,7 @@ class AgentReader:
         self.importer = importer
         self.read_hooks = read_hooks
         self.default_model = default_model
-        imported = _importing(importer, self.report)
+        imported = _build_import(importer, self.report)
         self.models = ModelReader(self.report, environment, imported)
         self.tools = ToolReader(
             self.report,
@@ -118,10 +120,10 @@ class AgentReader:
             guard=importer.outside.outbound if importer.signer else None,
         )
 
-    def section(self, given: Any, where: Where) -> dict[str, AgentConfig]:
+    def read_section(self, given: Any, where: Where) -> dict[str, AgentConfig]:
         """Read agents by their names."""
         if not isinstance(given, dict):
-            self.report.add(where, f"found {described(given)}", "agents by their names")
+            self.report.add(where, f"found {describe_value(given)}", "agents by their names")
             return {}
         found = {}
         for name, item in given.items():
@@ -130,12 +132,14 @@ class AgentReader:
                 found[name] = agent
         return found
 
-    def graphs(self, given: Any, where: Where, taken: Container[str]) -> dict[str, AgentConfig]:
+    def read_graphs(
+        self, given: Any, where: Where, taken: Container[str]
+    ) -> dict[str, AgentConfig]:
         """Read graphs by their names, as other servers write them too."""
         if given is None:
             return {}
         if not isinstance(given, dict):
-            self.report.add(where, f"found {described(given)}", "graphs by their names")
+            self.report.add(where, f"found {describe_value(given)}", "graphs by their names")
             return {}
         found = {}
         for name, item in given.items():
@@ -144,11 +148,13 @@ class AgentReader:
                 self.report.add(at, f"the name {name!r}", "a name without / and \\")
             if name in taken:
                 self.report.add(at, f"the name {name!r} a second time", "each name once")
-            if (graph := self._graph(name, item, at)) is not None:
+            if (graph := self._read_graph(name, item, at)) is not None:
                 found[name] = graph
         return found
 
-    def blueprint(self, data: Mapping[str, Any], given: Mapping[str, Any]) -> AgentConfig | None:
+    def read_blueprint(
+        self, data: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> AgentConfig | None:
         """Read the agent of a file that is its blueprint."""
         if "name" in data:
             self._check_name(data["name"], ("name",))
@@ -159,40 +165,42 @@ class AgentReader:
     def read(self, name: str, given: Any, where: Where) -> AgentConfig | None:
         """Read one agent."""
         if is_reference(given):
-            return self._graph(name, given, where)
+            return self._read_graph(name, given, where)
         if not isinstance(given, dict):
             hint = f"write {{model: {given}}}" if isinstance(given, str) and "/" in given else ""
             expected = "a mapping, or ./file.py:graph"
-            self.report.add(where, f"found {described(given)}", expected, hint)
+            self.report.add(where, f"found {describe_value(given)}", expected, hint)
             return None
-        kind = kind_of_agent(given)
+        kind = find_agent_kind(given)
         if kind == GRAPH_KIND:
-            return self._graph(name, given, where)
+            return self._read_graph(name, given, where)
         if kind == PROCEDURAL_KIND:
-            return self._procedural(name, given, where)
-        return self._autonomous(name, given, where)
+            return self._read_procedural(name, given, where)
+        return self._read_autonomous(name, given, where)
 
-    def _graph(self, name: str, given: Any, where: Where) -> AgentConfig | None:
+    def _read_graph(self, name: str, given: Any, where: Where) -> AgentConfig | None:
         """Read a graph: its path alone, or a mapping with it. Nothing is imported."""
         said = {"path": given} if isinstance(given, str) else given
         fits = (
-            reference(given, where, self.report) if said is not given else self._fits(said, where)
+            reference(given, where, self.report)
+            if said is not given
+            else self._is_graph_mapping(said, where)
         )
         if not isinstance(said, dict):
             return None
         if not fits:
             self.read_hooks(name, said.get("hooks"), (*where, "hooks"))  # more may be wrong
             return None
-        said = GRAPH.known(said)
-        shared = self._shared(name, said, where, on_crash="resume")
+        said = GRAPH.used_members(said)
+        shared = self._common_fields(name, said, where, on_crash="resume")
         return AgentConfig(kind=GRAPH_KIND, path=said["path"], **shared)
 
-    def _fits(self, given: Any, where: Where) -> bool:
+    def _is_graph_mapping(self, given: Any, where: Where) -> bool:
         """Return whether a mapping is that of a graph."""
         if not GRAPH(given, where, self.report):
             return False
         if given.get("type", GRAPH_KIND) != GRAPH_KIND:
-            found = f"found {described(given['type'])} among `graphs`"
+            found = f"found {describe_value(given['type'])} among `graphs`"
             self.report.add((*where, "type"), found, GRAPH_KIND, "other agents go under `agents`")
         elif given.get("path") is None:
             self.report.add(where, "`path` is missing", "path: ./file.py:graph")
@@ -200,10 +208,10 @@ class AgentReader:
             return True
         return False
 
-    def _procedural(self, name: str, given: Mapping[str, Any], where: Where) -> AgentConfig:
-        """Read a function or a program. Nothing is imported, and nothing is looked for."""
+    def _read_procedural(self, name: str, given: Mapping[str, Any], where: Where) -> AgentConfig:
+        """Read a function or a program. Nothing is imported, and no file is looked for."""
         before = len(self.report.problems)
-        said = self._said(given, PROCEDURAL, where)
+        said = self._read_keys(given, PROCEDURAL, where)
         if len(self.report.problems) == before:
             self._check_procedural(said, where)
         return AgentConfig(
@@ -211,11 +219,11 @@ class AgentReader:
             path=said.get("path", ""),
             command=tuple(said.get("command", ())),
             **{key: said[key] for key in PROGRAM if key in said},
-            **self._shared(name, said, where),
+            **self._common_fields(name, said, where),
         )
 
     def _check_procedural(self, said: Mapping[str, Any], where: Where) -> None:
-        """See that there is either a function or a program, and keys for that alone."""
+        """Check that there is either a function or a program, with keys for that alone."""
         if "path" in said and "command" in said:
             self.report.add((*where, "command"), "both `path` and `command`", "one of them")
         elif "command" in said and not said["command"]:
@@ -228,9 +236,9 @@ class AgentReader:
                 found = f"`{key}`, which is for a `command`, beside `path`"
                 self.report.add((*where, key), found, "a function without it")
 
-    def _autonomous(self, name: str, given: Mapping[str, Any], where: Where) -> AgentConfig:
+    def _read_autonomous(self, name: str, given: Mapping[str, Any], where: Where) -> AgentConfig:
         before = len(self.report.problems)
-        said = self._said(given, AGENT, where)
+        said = self._read_keys(given, AGENT, where)
         model = self.default_model
         if "model" in said:
             model = self.models.read(said["model"], (*where, "model"))
@@ -240,17 +248,17 @@ class AgentReader:
         return AgentConfig(
             model=model,
             system_prompt=said.get("system_prompt", ""),
-            tools=self.tools.tools(name, said.get("tools"), (*where, "tools")),
-            mcp=self.tools.servers(said.get("mcp"), (*where, "mcp")),
+            tools=self.tools.read_tools(name, said.get("tools"), (*where, "tools")),
+            mcp=self.tools.read_servers(said.get("mcp"), (*where, "mcp")),
             max_iterations=said.get("max_iterations"),
             model_timeout=said.get("model_timeout"),
-            **self._shared(name, said, where),
+            **self._common_fields(name, said, where),
         )
 
-    def _said(
+    def _read_keys(
         self, given: Mapping[str, Any], keys: Mapping[str, Check], where: Where
     ) -> dict[str, Any]:
-        """Return the keys of an agent that are known, and fit."""
+        """Return the keys of an agent that are known and valid."""
         known = {}
         for key, value in given.items():
             if key not in keys and AGENT_WORDS.get(key) in keys:
@@ -259,21 +267,21 @@ class AgentReader:
                 self.report.add((*where, key), found, expected, hint)
             else:
                 known[key] = value
-        said = fitting(known, keys, where, self.report)
+        said = read_members(known, keys, where, self.report)
         for key in _EXPANDED:
             if key in said:
                 said[key] = self.environment.expand(said[key], (*where, key))
         return said
 
-    def _shared(
+    def _common_fields(
         self, name: str, said: Mapping[str, Any], where: Where, *, on_crash: str = "fail"
     ) -> dict[str, Any]:
-        """Return what agents of all kinds have in common."""
+        """Return the fields that agents of all kinds have."""
         for key in ("parameters_schema", "output_schema"):
             self._check_schema(said.get(key), (*where, key))
         return {
             "name": name,
-            "source": self._source(where),
+            "source": self._describe_source(where),
             "description": said.get("description", ""),
             "parameters_schema": said.get("parameters_schema"),
             "output_schema": said.get("output_schema"),
@@ -292,18 +300,18 @@ class AgentReader:
 
     def _check_schema(self, schema: Mapping[str, Any] | None, where: Where) -> None:
         from checkrail.builtin import BuiltinConfigError
-        from checkrail.builtin.schema_check import compiled
+        from checkrail.builtin.schema_check import compile_schema
 
         if schema is None:
             return
         try:
-            compiled(str(where[-1]), dict(schema), f"`{where[-1]}`")
+            compile_schema(str(where[-1]), dict(schema), f"`{where[-1]}`")
         except BuiltinConfigError as error:
             self.report.add(where, f"found {error.found}", error.expected)
         except CheckrailError as error:
             self.report.add(where, str(error))
 
-    def _source(self, where: Where) -> str:
-        line = self.report.line(where)
+    def _describe_source(self, where: Where) -> str:
+        line = self.report.find_line(where)
         place = self.report.file if line is None else f"{self.report.file}:{line}"
-        return f"{place} {spelled(where)}".rstrip()
+        return f"{place} {format_path(where)}".rstrip()

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from checkrail.actions.outside import Outside
+from checkrail.config.agent_list import AgentList
 from checkrail.config.agent_tools import CheckTools
 from checkrail.config.agents import AGENT_NAME, AgentConfig
-from checkrail.config.builder import Builder
+from checkrail.config.builder import HookBuilder, build_hooks
 from checkrail.config.entries import EntryReader
 from checkrail.config.environment import Environment
-from checkrail.config.hook_section import build_hooks
 from checkrail.config.problems import Report, Where
-from checkrail.config.roster import Roster
 from checkrail.config.settings import Settings
 from checkrail.config.targets import Importer
 from checkrail.engine.hook import HookSpec
@@ -40,16 +39,17 @@ def load_blueprint(
 
     `settings` and `definitions` are those of the project. With a `signer`, requests to places that
     the blueprint names itself are signed with a secret of the signer's own. Whether the agents that
-    it calls are there is not looked at: `agent_circles.problems` does that for all agents together.
+    it calls are there is not looked at: `agent_cycles.check_calls` does that for all of them.
     """
     report = Report(name or f"agent {blueprint.get('name')!r}")
-    importer = _importer(base, outside)
+    importer = _build_importer(base, outside)
     importer.signer = signer
     own = blueprint.get("definitions")
     importer.lent = frozenset(definitions or ()) - frozenset(own if isinstance(own, dict) else ())
-    reader = _reader(report, settings, definitions)
-    agent = Roster(importer, check_tools).blueprint(dict(blueprint), reader)
-    _tell(report, importer)
+    reader = _build_reader(report, settings, definitions)
+    agents = AgentList(importer, check_tools, settings.default_model if settings else None)
+    agent = agents.read_blueprint(dict(blueprint), reader)
+    _raise_problems(report, importer)
     if agent is None:  # pragma: no cover - an agent or a problem
         raise AssertionError(report.file)
     return agent
@@ -75,29 +75,29 @@ def load_blueprint_hooks(
     if not AGENT_NAME.fullmatch(agent_name):
         expected = "letters, digits, and - _ . between them"
         report.add((), f"the agent name {agent_name!r}", expected, "a name is no path")
-    importer = _importer(base, outside)
-    reader = _reader(report, settings, definitions)
-    builder = Builder(report, importer, reader.defaults, f"{agent_name}.")
+    importer = _build_importer(base, outside)
+    reader = _build_reader(report, settings, definitions)
+    builder = HookBuilder(report, importer, reader.defaults, f"{agent_name}.")
     build_hooks(dict(hooks or {}), ("hooks",), reader, builder)
-    _tell(report, importer)
+    _raise_problems(report, importer)
     return tuple(builder.specs.values())
 
 
-def _importer(base: str | Path | None, outside: Outside | None) -> Importer:
+def _build_importer(base: str | Path | None, outside: Outside | None) -> Importer:
     return Importer(Path.cwd() if base is None else Path(base), outside=outside or Outside())
 
 
-def _reader(
+def _build_reader(
     report: Report, settings: Settings | None, definitions: Definitions | None
 ) -> EntryReader:
     settings = settings or Settings()
     reader = EntryReader(report, Environment(settings.env_allow, report), settings.defaults)
-    reader.define(dict(definitions or {}), ("definitions",))
+    reader.read_definitions(dict(definitions or {}), ("definitions",))
     return reader
 
 
-def _tell(report: Report, importer: Importer) -> None:
-    """Raise what is wrong; what is only worth saying goes to the log."""
+def _raise_problems(report: Report, importer: Importer) -> None:
+    """Raise the problems that were found; warnings are logged."""
     report.raise_if_any(sorted(importer.files))
     for warning in report.warnings:
         log.warning("%s", warning)

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from checkrail.config.environment import Environment
-from checkrail.config.kinds import fitting, hook_form, mapping
-from checkrail.config.models import check_model
-from checkrail.config.objects import Defaults
-from checkrail.config.problems import Report, Where, described
-from checkrail.config.schema import VERBATIM, entry_keys, models, owners
+from checkrail.config.hook_objects import Defaults
+from checkrail.config.problems import Report, Where, describe_value
+from checkrail.config.pydantic_problems import check_model
+from checkrail.config.schema import (
+    VERBATIM,
+    action_models,
+    entry_keys,
+    key_owners,
+    note_older_spellings,
+)
+from checkrail.config.value_checks import describe_hook_form, mapping, read_members
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -22,24 +28,24 @@ _LEAST_SECRET = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """The keys of a hook and where each of them stands: here, or in what it refers to."""
+class HookKeys:
+    """The keys of a hook and the place of each: here, or in the definition that it refers to."""
 
     where: Where
     keys: Mapping[str, Any]
     at: Mapping[str, Where]
 
-    def place(self, *keys: str) -> Where:
-        """Find the place of the first of some keys that was said, else of the hook."""
+    def find_place(self, *keys: str) -> Where:
+        """Return the place of the first of some keys that is present, else of the hook."""
         return next((self.at[key] for key in keys if key in self.at), self.where)
 
-    def over(self, base: Said) -> Said:
-        """Put these keys over those of what is referred to."""
-        return Said(self.where, {**base.keys, **self.keys}, {**base.at, **self.at})
+    def merge_over(self, base: HookKeys) -> HookKeys:
+        """Return these keys merged over those of the definition that is referred to."""
+        return HookKeys(self.where, {**base.keys, **self.keys}, {**base.at, **self.at})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HookEntry:
     """One hook of a file, at the point under which it stands.
 
     One that is not `sound` cannot be made, but more may be wrong with it than is known yet.
@@ -47,11 +53,11 @@ class Entry:
 
     point: str
     type: str
-    said: Said
-    sound: bool = True
+    said: HookKeys
+    is_valid: bool = True
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return what was said under a key."""
+        """Return the value of a key."""
         return self.said.keys.get(key, default)
 
 
@@ -62,55 +68,60 @@ class EntryReader:
         self.report = report
         self.environment = environment
         self.defaults = defaults
-        self.definitions: dict[str, Said] = {}
+        self.definitions: dict[str, HookKeys] = {}
 
-    def define(self, given: Any, where: Where) -> None:
+    def read_definitions(self, given: Any, where: Where) -> None:
         """Read the named hooks that entries may refer to."""
         if given is None or not mapping(given, where, self.report):
             return
         for name, value in given.items():
-            said = self._said(value, (*where, name))
+            said = self._read_keys(value, (*where, name))
             if "name" in said.keys:
                 hint = f"it is {name!r} already, and hooks that use it have names of their own"
-                self.report.add(said.place("name"), "a name inside a definition", "none", hint)
+                self.report.add(said.find_place("name"), "a name inside a definition", "none", hint)
             self.definitions[name] = said
         for name in given:
-            said = self._followed(self.definitions[name], (name,))
-            if (kind := self._type(said, partial=True)) is not None:
+            said = self._follow_ref(self.definitions[name], (name,))
+            if (kind := self._find_type(said, partial=True)) is not None:
                 self._check_fields(said, kind, partial=True)
 
-    def read(self, given: Any, point: str, where: Where) -> Entry:
+    def read(self, given: Any, point: str, where: Where) -> HookEntry:
         """Read one hook at a point."""
         before = len(self.report.problems)
         if isinstance(given, str):
-            self.report.add(where, f"found {described(given)}", "a mapping", hook_form(given))
+            self.report.add(
+                where, f"found {describe_value(given)}", "a mapping", describe_hook_form(given)
+            )
             given = None
-        said = self._followed(self._said(given, where), ())
-        _check_together(said, self.report)
+        said = self._follow_ref(self._read_keys(given, where), ())
+        _check_combinations(said, self.report)
         # A mistyped key explains why another one is missing: one problem, told once.
         partial = len(self.report.problems) > before
-        kind = self._type(said, partial=partial)
+        kind = self._find_type(said, partial=partial)
         if kind is None:
-            return Entry(point, "python", said, sound=False)
-        return Entry(point, kind, said, sound=self._check_fields(said, kind, partial=partial))
+            return HookEntry(point, "python", said, is_valid=False)
+        return HookEntry(
+            point, kind, said, is_valid=self._check_fields(said, kind, partial=partial)
+        )
 
-    def _said(self, given: Any, where: Where) -> Said:
+    def _read_keys(self, given: Any, where: Where) -> HookKeys:
         keys: dict[str, Any] = {}
         at: dict[str, Where] = {}
-        for key, value in fitting(given, entry_keys(), where, self.report).items():
+        for key, value in read_members(given, entry_keys(), where, self.report).items():
             place = (*where, key)
             known = "timeout" if key == "timeout_seconds" else key
             if known in keys:
                 hint = "they are two names of one thing"
                 found = "both `timeout` and `timeout_seconds`"
                 self.report.add(place, found, "one of them", hint)
+            note_older_spellings({key: value}, where, self.report)
             before = len(self.report.problems)
-            expanded = self._expanded(key, value, place)
+            expanded = self._expand_value(key, value, place)
             if len(self.report.problems) == before:
                 keys[known], at[known] = expanded, place
-        return Said(where, keys, at)
+        return HookKeys(where, keys, at)
 
-    def _expanded(self, key: str, value: Any, where: Where) -> Any:
+    def _expand_value(self, key: str, value: Any, where: Where) -> Any:
         if key not in VERBATIM:
             found = self.environment.expand(value, where)
             if key == "secret" and found is value and len(value) >= _LEAST_SECRET:
@@ -120,21 +131,23 @@ class EntryReader:
             self.report.add(where, f"a variable in `{key}`", "the thing itself")
         return value
 
-    def _followed(self, said: Said, seen: tuple[str, ...]) -> Said:
+    def _follow_ref(self, said: HookKeys, seen: tuple[str, ...]) -> HookKeys:
         name = said.keys.get("$ref")
         if name is None:
             return said
         if name in seen:
             circle = " → ".join((*seen, name))
-            self.report.add(said.place("$ref"), f"a circle: {circle}", "a definition that ends")
+            self.report.add(
+                said.find_place("$ref"), f"a circle: {circle}", "a definition that ends"
+            )
             return said
         if name not in self.definitions:
-            self.report.unknown(said.place("$ref"), "definition", name, self.definitions)
+            self.report.add_unknown(said.find_place("$ref"), "definition", name, self.definitions)
             return said
-        return said.over(self._followed(self.definitions[name], (*seen, name)))
+        return said.merge_over(self._follow_ref(self.definitions[name], (*seen, name)))
 
-    def _type(self, said: Said, *, partial: bool) -> str | None:
-        implied = {key: owners()[key] for key in said.keys if key in owners()}
+    def _find_type(self, said: HookKeys, *, partial: bool) -> str | None:
+        implied = {key: key_owners()[key] for key in said.keys if key in key_owners()}
         kind = said.keys.get("type")
         if kind is None and not implied:
             if not partial:
@@ -147,22 +160,22 @@ class EntryReader:
             if owner != kind:
                 told = f"type: {kind}" if "type" in said.keys else f"`{first}`"
                 found = f"`{key}`, which is for hooks of type {owner}, beside {told}"
-                self.report.add(said.place(key), found, "keys of one type")
+                self.report.add(said.find_place(key), found, "keys of one type")
         return str(kind)
 
-    def _check_fields(self, said: Said, kind: str, *, partial: bool) -> bool:
-        model = models().get(kind)
+    def _check_fields(self, said: HookKeys, kind: str, *, partial: bool) -> bool:
+        model = action_models().get(kind)
         if model is None:
-            return _check_imported(said, kind, self.report, partial=partial)
+            return _check_import_keys(said, kind, self.report, partial=partial)
         at = {**said.at, "": said.where}
-        data = fields_of(said.keys, model, self.defaults)
+        data = action_fields(said.keys, model, self.defaults)
         return check_model(model, data, at, self.report, partial=partial)
 
 
-def fields_of(
+def action_fields(
     keys: Mapping[str, Any], model: type[BaseModel], defaults: Defaults
 ) -> dict[str, Any]:
-    """Return what the keys of a hook say of its action; what holds for all hooks is among it."""
+    """Return the fields of a hook's action; defaults of all hooks are among them."""
     data = {key: value for key, value in keys.items() if key in model.model_fields}
     if "timeout_seconds" in model.model_fields:
         timeout = keys.get("timeout", defaults.timeout)
@@ -172,7 +185,7 @@ def fields_of(
     return data
 
 
-def _check_imported(said: Said, kind: str, report: Report, *, partial: bool) -> bool:
+def _check_import_keys(said: HookKeys, kind: str, report: Report, *, partial: bool) -> bool:
     keys = said.keys
     if kind == "builtin":
         if "builtin" not in keys and not partial:
@@ -181,7 +194,7 @@ def _check_imported(said: Said, kind: str, report: Report, *, partial: bool) -> 
     if "path" in keys and ("module" in keys or "function" in keys):
         hint = "path: ./file.py:function, or module and function"
         found = "both `path` and `module` or `function`"
-        report.add(said.place("module", "function"), found, "one of them", hint)
+        report.add(said.find_place("module", "function"), found, "one of them", hint)
         return False
     if "path" in keys:
         return True
@@ -192,17 +205,19 @@ def _check_imported(said: Said, kind: str, report: Report, *, partial: bool) -> 
     return not missing
 
 
-def _check_together(said: Said, report: Report) -> None:
-    """Report what contradicts itself, though each key is right by itself."""
+def _check_combinations(said: HookKeys, report: Report) -> None:
+    """Report keys that contradict each other, though each is right by itself."""
     keys = said.keys
     if keys.get("enabled") is True and keys.get("mode") == "off":
         found = "both `enabled: true` and `mode: off`"
-        report.add(said.place("mode"), found, "one of them")
+        report.add(said.find_place("mode"), found, "one of them")
     if keys.get("background") is False and keys.get("mode") == "async":
         found = "both `background: false` and `mode: async`"
-        report.add(said.place("background"), found, "one of them")
+        report.add(said.find_place("background"), found, "one of them")
     lane = keys.get("lane", "transform")
-    changes = next((key for key in ("set", "redact", "inject") if key in keys), None)
+    changes = next(
+        (key for key in ("set", "prepend", "append", "redact", "inject") if key in keys), None
+    )
     if changes and lane != "transform" and "retry" not in keys:
         found = f"`{changes}` in lane {lane}, where nothing can be changed"
-        report.add(said.place(changes), found, "lane transform")
+        report.add(said.find_place(changes), found, "lane transform")

@@ -14,12 +14,12 @@ HOOK_FILES = ("hooks.yaml", "hooks.yml")
 
 @dataclass(frozen=True, slots=True)
 class GatewayFiles:
-    """The files whose hooks hold; what the first says of the gateway counts."""
+    """The files whose hooks are used; the gateway's section is that of the first."""
 
     files: tuple[Path, ...]
 
     @property
-    def settings(self) -> Path:
+    def settings_file(self) -> Path:
         """The file that the gateway's section is read from."""
         return self.files[0]
 
@@ -27,7 +27,7 @@ class GatewayFiles:
 def find_gateway_files(
     config: str | Path | None = None, hooks: str | Path | None = None
 ) -> GatewayFiles:
-    """Take the files that were named; if none was, find them, or say how to make one.
+    """Return the files that were named, or else those that are found; raise how to make one.
 
     Looked for are a file of hooks, here and then in the user's own folder, and a project's file
     here. If there are both, the hooks of both hold: nobody's rules are left out silently.

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from checkrail.actions.fields import kind_of
-from checkrail.config.modules import importable
+from checkrail.actions.expression_fields import kind_of
+from checkrail.config.modules import extend_search_path
 from checkrail.config.problems import Report
 from checkrail.config.server_keys import reference
 from checkrail.config.targets import Importer, NotLoadedError
@@ -39,18 +39,18 @@ def load_object(
     file = path.rpartition(":")[0]
     beside = [(base / file).resolve().parent] if file.endswith(".py") or "/" in file else []
     try:
-        with importable((), (*roots, *beside)):
-            found = importer.path(path)
+        with extend_search_path((), (*roots, *beside)):
+            found = importer.import_path(path)
     except NotLoadedError as error:
         report.add((), error.found, error.expected, error.hint)
         found = None
     else:
-        _check_kind(found, path, expected, report)
+        _check_type(found, path, expected, report)
     report.raise_if_any(sorted(importer.files))
     return found
 
 
-def _check_kind(found: Any, path: str, expected: Expected, report: Report) -> None:
+def _check_type(found: Any, path: str, expected: Expected, report: Report) -> None:
     if expected is None or isinstance(found, expected):
         return
     kinds = expected if isinstance(expected, tuple) else (expected,)

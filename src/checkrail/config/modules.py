@@ -24,8 +24,8 @@ _ELSEWHERE = (f"{_STDLIB}{os.sep}", *(f"{os.sep}{name}{os.sep}" for name in _INS
 
 
 @contextmanager
-def importable(folders: Sequence[Path], last: Sequence[Path] = ()) -> Iterator[None]:
-    """Put folders first on the search path, and others last, for good unless the work fails."""
+def extend_search_path(folders: Sequence[Path], last: Sequence[Path] = ()) -> Iterator[None]:
+    """Put folders first on the search path, and others last; undone if the work fails."""
     before = [*sys.path]
     added = [str(folder) for folder in folders]
     found = dict.fromkeys([*added, *before, *(str(folder) for folder in last)])
@@ -39,18 +39,18 @@ def importable(folders: Sequence[Path], last: Sequence[Path] = ()) -> Iterator[N
 
 
 @contextmanager
-def anew(modules: Iterable[str]) -> Iterator[None]:
-    """Forget modules, so that they are imported as they are now; they are back if that fails."""
+def reimport_modules(modules: Iterable[str]) -> Iterator[None]:
+    """Forget modules, so that they are imported as they are now; undone if the work fails."""
     before = sys.modules.copy()
     for name in modules:
-        _forget(name)
+        _forget_module(name)
     importlib.invalidate_caches()
     try:
         yield
     except BaseException:
         for name in sys.modules.keys() - before.keys():
-            if _own_file(name, sys.modules[name]) is not None:
-                _forget(name)
+            if _user_file(name, sys.modules[name]) is not None:
+                _forget_module(name)
         sys.modules.update(before)
         raise
 
@@ -58,7 +58,7 @@ def anew(modules: Iterable[str]) -> Iterator[None]:
 def own_modules(
     before: AbstractSet[str], files: AbstractSet[Path], folders: Iterable[Path]
 ) -> set[str]:
-    """Name the modules that belong to a file's hooks.
+    """Return the modules that belong to a file's hooks.
 
     They are those of the Python files that it names, and what was imported for them from beside
     them or from the folders of its `python_path`. What an application has there is its own.
@@ -68,24 +68,24 @@ def own_modules(
     return {
         name
         for name in (loaded if files else loaded.keys() - before)
-        if (file := _own_file(name, loaded[name])) is not None
-        and (file in files or (name not in before and _belongs(name, file, beside, folders)))
+        if (file := _user_file(name, loaded[name])) is not None
+        and (file in files or (name not in before and _is_beside(name, file, beside, folders)))
     }
 
 
-def _belongs(name: str, file: Path, beside: AbstractSet[Path], folders: Iterable[Path]) -> bool:
+def _is_beside(name: str, file: Path, beside: AbstractSet[Path], folders: Iterable[Path]) -> bool:
     if any(file.is_relative_to(folder.resolve()) for folder in folders):
         return True
     return file.parent in beside and "." not in name
 
 
 def project_modules(folders: Iterable[Path]) -> set[str]:
-    """Name the modules of a project: what was imported from its folders, and is not installed."""
+    """Return the modules of a project: what was imported from its folders, and is not installed."""
     roots = [folder.resolve() for folder in folders]
     return {
         name
         for name, module in sys.modules.copy().items()
-        if (file := _own_file(name, module)) is not None
+        if (file := _user_file(name, module)) is not None
         and any(file.is_relative_to(root) for root in roots)
     }
 
@@ -107,24 +107,24 @@ def dotted_name(file: Path, roots: Iterable[Path]) -> tuple[str, Path] | None:
     return (".".join(parts), top) if all(part.isidentifier() for part in parts) else None
 
 
-def files_of(modules: Iterable[str]) -> set[Path]:
+def module_files(modules: Iterable[str]) -> set[Path]:
     """Return the files of modules that are loaded."""
-    found = (_file(sys.modules[name]) for name in modules if name in sys.modules)
+    found = (_source_file(sys.modules[name]) for name in modules if name in sys.modules)
     return {file for file in found if file is not None}
 
 
 def is_local(name: str, file: Path) -> bool:
-    """Return whether a module is somebody's own: not installed, not Python's, not one of ours."""
-    return name.partition(".")[0] != _OURS and _is_somebodys(file)
+    """Return whether a module is the user's own: not installed, not Python's, not one of ours."""
+    return name.partition(".")[0] != _OURS and _is_user_file(file)
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _is_somebodys(file: Path) -> bool:
+def _is_user_file(file: Path) -> bool:
     return not file.is_relative_to(_STDLIB) and not _INSTALLED & {*file.parts}
 
 
-def _own_file(name: str, module: ModuleType) -> Path | None:
-    """Return the file of a module that is somebody's own.
+def _user_file(name: str, module: ModuleType) -> Path | None:
+    """Return the file of a module that is the user's own.
 
     Where a module was found says it of nearly all, without a look at the disk: a program has
     thousands, and links lead out of the folders of what is installed, never into them.
@@ -132,24 +132,24 @@ def _own_file(name: str, module: ModuleType) -> Path | None:
     file = getattr(module, "__file__", None)
     if not isinstance(file, str) or any(each in file for each in _ELSEWHERE):
         return None
-    path = _file(module)
+    path = _source_file(module)
     return path if path is not None and is_local(name, path) else None
 
 
-def _file(module: ModuleType) -> Path | None:
+def _source_file(module: ModuleType) -> Path | None:
     file = getattr(module, "__file__", None)
-    return _resolved(file) if isinstance(file, str) and file.endswith(".py") else None
+    return _resolve_path(file) if isinstance(file, str) and file.endswith(".py") else None
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _resolved(file: str) -> Path:
+def _resolve_path(file: str) -> Path:
     return Path(file).resolve()
 
 
-def _forget(name: str) -> None:
-    """Forget a module and its bytecode, which cannot tell two changes within one second apart."""
+def _forget_module(name: str) -> None:
+    """Forget a module and its bytecode, which misses a second change within one second."""
     module = sys.modules.pop(name, None)
-    file = _file(module) if module is not None else None
+    file = _source_file(module) if module is not None else None
     if file is not None:
         with suppress(OSError, NotImplementedError):
             Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)

@@ -49,11 +49,11 @@ def check_depth(where: Where, line: int) -> None:
         raise UnreadableError(line, found, "fewer levels")
 
 
-def flattened(root: Node) -> tuple[Any, dict[Where, int]]:
-    """Turn nodes into plain data, and the line of every place in it."""
+def flatten_nodes(root: Node) -> tuple[Any, dict[Where, int]]:
+    """Return plain data, and the line of every place in it."""
     lines: dict[Where, int] = {}
 
-    def flat(node: Node, where: Where) -> Any:
+    def flatten_node(node: Node, where: Where) -> Any:
         check_depth(where, node.line)
         lines[where] = node.line
         # Aliases make a short text long: what counts is how much they stand for.
@@ -61,9 +61,11 @@ def flattened(root: Node) -> tuple[Any, dict[Where, int]]:
             found = f"more than {MAX_NODES} values, aliases counted in full"
             raise UnreadableError(node.line, found, "fewer")
         if isinstance(node.value, dict):
-            return {key: flat(child, (*where, key)) for key, child in node.value.items()}
+            return {key: flatten_node(child, (*where, key)) for key, child in node.value.items()}
         if isinstance(node.value, list):
-            return [flat(child, (*where, number)) for number, child in enumerate(node.value)]
+            return [
+                flatten_node(child, (*where, number)) for number, child in enumerate(node.value)
+            ]
         return node.value
 
-    return flat(root, ()), lines
+    return flatten_node(root, ()), lines

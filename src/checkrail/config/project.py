@@ -1,18 +1,14 @@
-"""Projects: which file of a folder the server starts from, and whether what it names is there."""
+"""Projects: which file of a folder the server starts from, and where its agents are."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from checkrail.config.agent_keys import blueprint_of
+from checkrail.config.agent_keys import find_blueprint
 from checkrail.config.problems import ConfigError, Problem
-
-if TYPE_CHECKING:
-    from checkrail.config.loader import Loaded
 
 log = logging.getLogger("checkrail.config")
 
@@ -39,7 +35,7 @@ def agents_folder(file: Path | None, data: Any) -> Path | None:
     """
     if file is None or not isinstance(data, dict) or is_foreign(file):
         return None
-    if blueprint_of(data) is not None:
+    if find_blueprint(data) is not None:
         return None
     project = file.name in OWN_FILES or data.keys() & _OF_PROJECTS
     return file.parent / FOLDER if project else None
@@ -54,7 +50,7 @@ def blueprint_files(folder: Path | None) -> tuple[Path, ...]:
 
 
 def find_project(folder: str | Path = ".") -> Path:
-    """Find the file that the server of a folder starts from, or say how to make one."""
+    """Return the file that the server of a folder starts from, or raise how to make one."""
     folder = Path(folder)
     if folder.is_file():
         return folder
@@ -69,30 +65,3 @@ def find_project(folder: str | Path = ".") -> Path:
         others = ", ".join(file.name for file in found[1:])
         log.warning("%s is used, and not %s beside it", found[0], others)
     return found[0]
-
-
-def missing_files(loaded: Loaded) -> tuple[Problem, ...]:
-    """Return the Python files that the server would import and that are not there."""
-    return tuple(
-        Problem(str(loaded.file or "<text>"), None, key, f"there is no file {file}", "", "")
-        for key, path in _references(loaded)
-        if (file := _file(path, loaded.base)) is not None and not file.is_file()
-    )
-
-
-def _references(loaded: Loaded) -> Iterator[tuple[str, str]]:
-    server = loaded.server
-    for agent in loaded.agents.values():
-        if agent.path:
-            yield agent.name, agent.path
-    if server.auth is not None:
-        yield "auth.path", server.auth.path
-    yield "http.app", server.http.app
-    yield "checkpointer.path", server.checkpointer.path
-    yield from (("checkpointer.types", path) for path in server.checkpointer.types)
-
-
-def _file(path: str, base: Path) -> Path | None:
-    """Return the file that a reference names; one to a module names none."""
-    where = path.rpartition(":")[0]
-    return base / where if where.endswith(".py") or "/" in where else None

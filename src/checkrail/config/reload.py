@@ -7,13 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkrail.actions.outside import Outside
 from checkrail.config.gateway import GatewayConfig
 from checkrail.config.loader import Loaded, load
-from checkrail.config.modules import anew
+from checkrail.config.modules import reimport_modules
 from checkrail.config.problems import ConfigError, Problem
 from checkrail.config.project import FOLDER, blueprint_files
 from checkrail.engine.errors import CheckrailError, HookRefusedError
@@ -52,13 +53,13 @@ class Reloader:
     def load(self) -> Loaded:
         """Load the file and put its hooks into the registry, or raise what is wrong with it."""
         with self._lock:
-            return self._load()
+            return self._load_file()
 
     def reload(self) -> bool:
-        """Load the file anew; if it is broken the hooks stay as they are, and False says so."""
+        """Load the file anew; if it is broken, the hooks stay as they are and False is returned."""
         try:
             with self._lock:
-                loaded = self._load()
+                loaded = self._load_file()
         except ConfigError as error:
             log.error("%s was not reloaded, its hooks stay as they were. %s", self.path, error)  # noqa: TRY400
             return False
@@ -68,56 +69,60 @@ class Reloader:
     async def watch(self) -> None:
         """Reload whenever one of its files changes, or another agent comes, until cancelled."""
         while True:
-            async for _ in _changes(self._files):
-                if _stamp(self._files) != self._stamp:
+            async for _ in _iter_changes(self._files):
+                if _file_stamps(self._files) != self._stamp:
                     files = self._files
-                    await self._try()
+                    await self._try_reload()
                     if self._files != files:
                         break
 
-    async def _try(self) -> None:
-        """Reload; what nobody foresaw may be over soon, and must not leave old rules for good."""
+    async def _try_reload(self) -> None:
+        """Reload; an unexpected error may be over soon, and must not keep old rules for good.
+
+        In a thread of its own: those of the loop may all be busy with what others do.
+        """
         try:
-            await asyncio.to_thread(self.reload)
+            with ThreadPoolExecutor(1, "checkrail-reload") as thread:
+                await asyncio.get_running_loop().run_in_executor(thread, self.reload)
         except Exception:
             log.exception("%s could not be reloaded, and is tried again", self.path)
             self._stamp = {}
 
-    def _load(self) -> Loaded:
+    def _load_file(self) -> Loaded:
         known = self.loaded.modules if self.loaded else ()
         started = time.time_ns()
-        self._stamp = _stamp(self._files)
+        self._stamp = _file_stamps(self._files)
         try:
-            with anew(known):
+            with reimport_modules(known):
                 loaded = load(self.path, outside=self.outside)
-                self._swap(loaded)
+                self._swap_hooks(loaded)
         except ConfigError as error:
             self.last_error = error
-            self._watched((*self._files, *error.files), started)
+            self._watch_files((*self._files, *error.files), started)
             raise
-        self._note_gateway(loaded)
+        self._warn_of_gateway(loaded)
         self.loaded, self.last_error = loaded, None
         folder = () if loaded.folder is None else (loaded.folder,)
-        self._watched((*loaded.files, *folder), started)
+        self._watch_files((*loaded.files, *folder), started)
         for warning in loaded.warnings:
             log.warning("%s", warning)
         return loaded
 
-    def _note_gateway(self, loaded: Loaded) -> None:
-        """Say that a gateway goes on as it was started: only hooks are loaded anew."""
+    def _warn_of_gateway(self, loaded: Loaded) -> None:
+        """Log that a gateway keeps its settings: only hooks are reloaded."""
         if self.loaded is None:
             self._gateway = loaded.gateway
         elif loaded.gateway not in (self.loaded.gateway, self._gateway):
             log.warning("%s says other things under `gateway`: they take a restart", self.path)
 
-    def _swap(self, loaded: Loaded) -> None:
+    def _swap_hooks(self, loaded: Loaded) -> None:
         own = {spec.name for spec in self.loaded.specs} if self.loaded else set()
 
-        def renewed(known: list[HookSpec]) -> list[HookSpec]:
+        def merge_specs(known: list[HookSpec]) -> list[HookSpec]:
             return [*(spec for spec in known if spec.name not in own), *loaded.specs]
 
         try:
-            self.registry.swap(renewed)
+            self.registry.swap(merge_specs)
         except HookRefusedError as error:
             problem = Problem(str(self.path), None, "", str(error))
             raise ConfigError([problem], loaded.files) from error
@@ -126,7 +131,7 @@ class Reloader:
         if loaded.settings.max_retries is not None:
             self.registry.max_retries = loaded.settings.max_retries
 
-    def _watched(self, files: Iterable[Path], started: int) -> None:
+    def _watch_files(self, files: Iterable[Path], started: int) -> None:
         """Watch other files; new ones count as they are now, unless they came since `started`.
 
         Such a file may have been looked for before it was written: it counts as not there yet.
@@ -134,13 +139,13 @@ class Reloader:
         self._files = tuple(dict.fromkeys(files))
         before = self._stamp
         self._stamp = {
-            file: before.get(file, _NOT_THERE if _since(started, file) else now)
-            for file, now in _stamp(self._files).items()
+            file: before.get(file, _NOT_THERE if _is_newer(started, file) else now)
+            for file, now in _file_stamps(self._files).items()
         }
 
 
-async def _changes(files: Iterable[Path]) -> AsyncIterator[None]:
-    """Say that something may have changed: told by the system, and every now and then anyway.
+async def _iter_changes(files: Iterable[Path]) -> AsyncIterator[None]:
+    """Yield when something may have changed: on a notice of the system, and now and then anyway.
 
     Not every file system tells, and nobody is told while the watch is being set up.
     """
@@ -151,18 +156,24 @@ async def _changes(files: Iterable[Path]) -> AsyncIterator[None]:
         raise CheckrailError(message) from error
     within = {file for file in files if file.is_dir()}
     folders = {file.parent for file in files if file.parent.is_dir()}
-    async for _ in awatch(
-        *folders | within,
-        watch_filter=None,  # it would not yield where others write all the time
-        recursive=False,
-        rust_timeout=_LOOK_EVERY,
-        yield_on_timeout=True,
-    ):
+    try:
+        async for _ in awatch(
+            *folders | within,
+            watch_filter=None,  # it would not yield where others write all the time
+            recursive=False,
+            rust_timeout=_LOOK_EVERY,
+            yield_on_timeout=True,
+        ):
+            yield
+    except (OSError, RuntimeError) as error:  # the system has no more watches, say
+        log.warning("files cannot be watched, and are looked at every second: %s", error)
+    while True:
+        await asyncio.sleep(_LOOK_EVERY / 1000)
         yield
 
 
-def _stamp(files: Iterable[Path]) -> Stamp:
-    """Tell files apart from what they were: by time and size, and folders by their agents."""
+def _file_stamps(files: Iterable[Path]) -> Stamp:
+    """Return the times and sizes of files, and for folders their agents."""
     found: Stamp = {}
     for file in files:
         try:
@@ -175,8 +186,8 @@ def _stamp(files: Iterable[Path]) -> Stamp:
     return found
 
 
-def _since(started: int, file: Path) -> bool:
-    """Whether a file was written or put in place since then, as far as its system's clock goes."""
+def _is_newer(started: int, file: Path) -> bool:
+    """Return whether a file was written or put in place since then, by its file system's clock."""
     try:
         stat = file.stat()
     except OSError:

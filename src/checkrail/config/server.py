@@ -66,6 +66,7 @@ class RetentionConfig:
     events_days: float | None = None
     records_days: float | None = None
     deliveries_days: float | None = None
+    calls_days: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Everything that a file says of the server.
+    """The server's keys of a file.
 
     `database` is a URL that nobody is shown; without one, SQLite in `data_dir`. `import_path` are
     folders that graphs may import from, `packages` the dependencies that have to be installed.

@@ -6,22 +6,22 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from checkrail.config.kinds import (
+from checkrail.config.problems import Report, Where, describe_value
+from checkrail.config.value_checks import (
     MORE_THAN_0,
     TEXT,
     Check,
-    Choice,
-    Kind,
-    ListOf,
+    ListCheck,
     Schema,
+    ValueCheck,
+    WordCheck,
     count,
+    find_schema,
     flag,
-    schema_of,
     seconds,
     text,
     texts,
 )
-from checkrail.config.problems import Report, Where, described
 
 _TAG = re.compile(r"[\w.-]+")
 
@@ -30,8 +30,8 @@ def _is_tag(value: Any) -> bool:
     return isinstance(value, str) and _TAG.fullmatch(value) is not None
 
 
-TAG = Kind("a tag of letters, digits, - _ and .", _is_tag, TEXT)
-TAGS = ListOf(TAG, "a list of tags")
+TAG = ValueCheck("a tag of letters, digits, - _ and .", _is_tag, TEXT)
+TAGS = ListCheck(TAG, "a list of tags")
 """Tags of runners, and those that runs demand of them."""
 
 JAVASCRIPT = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
@@ -42,27 +42,27 @@ def _is_positive(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-positive = Kind("a whole number, 1 or more", _is_positive, {"type": "integer", "minimum": 1})
-port = Kind(
+positive = ValueCheck("a whole number, 1 or more", _is_positive, {"type": "integer", "minimum": 1})
+port = ValueCheck(
     "a port, 1 to 65535",
     lambda value: _is_positive(value) and value <= _PORTS,
     {"type": "integer", "minimum": 1, "maximum": _PORTS},
 )
-seconds_or_none = Kind(
+seconds_or_none = ValueCheck(
     "seconds, a number, 0 for no limit",
     lambda value: count.fits(value) or seconds.fits(value),
     {"type": "number", "minimum": 0},
 )
-days = Kind("days, a number more than 0", seconds.fits, MORE_THAN_0)
-minutes = Kind("minutes, a number more than 0", seconds.fits, MORE_THAN_0)
+days = ValueCheck("days, a number more than 0", seconds.fits, MORE_THAN_0)
+minutes = ValueCheck("minutes, a number more than 0", seconds.fits, MORE_THAN_0)
 
 
 def _is_name(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
 
 
-class Reference:
-    """A text that names something in Python: whether it is there is not looked at."""
+class ReferenceCheck:
+    """A check of a text that names a Python object, which is not imported."""
 
     expected = "./file.py:name or package.module:name"
     schema = TEXT
@@ -73,26 +73,26 @@ class Reference:
             return False
         place, _, name = value.rpartition(":")
         if (place or value).endswith(JAVASCRIPT):
-            found = f"{described(value)}, which is no Python"
+            found = f"{describe_value(value)}, which is no Python"
             report.add(where, found, self.expected, "graphs in JavaScript cannot be served here")
         elif not place.isprintable() or not _is_name(name) or not place:
             hint = f"write {value}:name" if value.endswith(".py") else ""
-            report.add(where, f"found {described(value)}", self.expected, hint)
+            report.add(where, f"found {describe_value(value)}", self.expected, hint)
         else:
             return True
         return False
 
 
-reference = Reference()
+reference = ReferenceCheck()
 
 
-def nullable(schema: Schema) -> Schema:
-    """Let nothing stand in a place, too."""
+def allow_null(schema: Schema) -> Schema:
+    """Return a schema that also allows null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-class Members:
-    """A mapping with keys of its own; `left` are right in the file, but not acted on here."""
+class MappingCheck:
+    """A check of a mapping with keys of its own; those in `left` are valid, but unused here."""
 
     def __init__(self, keys: Mapping[str, Check], left: frozenset[str] = frozenset()) -> None:
         self.keys = keys
@@ -100,15 +100,15 @@ class Members:
 
     @property
     def schema(self) -> Schema:
-        """The mapping, for editors: where nothing is said under a key, its default holds."""
-        known = {key: nullable(schema_of(check)) for key, check in self.keys.items()}
+        """The schema of the mapping, for editors: a key without a value has its default."""
+        known = {key: allow_null(find_schema(check)) for key, check in self.keys.items()}
         left = dict.fromkeys(sorted(self.left), True)
         return {"type": "object", "properties": known | left, "additionalProperties": False}
 
     def __call__(self, value: Any, where: Where, report: Report) -> bool:
         """Report every member that does not fit."""
         if not isinstance(value, dict):
-            report.add(where, f"found {described(value)}", "a mapping")
+            report.add(where, f"found {describe_value(value)}", "a mapping")
             return False
         fits = True
         for key, item in value.items():
@@ -116,23 +116,23 @@ class Members:
             if key in self.keys:
                 fits &= item is None or self.keys[key](item, at, report)
             elif key in self.left or report.foreign:
-                report.leave(at)
+                report.note_unused(at)
             else:
-                report.unknown(at, "key", key, self.keys)
+                report.add_unknown(at, "key", key, self.keys)
                 fits = False
         return fits
 
-    def known(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the members that are acted on, and say something."""
+    def used_members(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the members that have an effect and a value."""
         return {key: value[key] for key in self.keys if value.get(key) is not None}
 
 
-AUTH = Members(
-    {"path": reference, "keys": flag, "user_fields": texts, "isolate": Choice(("owner",))},
+AUTH = MappingCheck(
+    {"path": reference, "keys": flag, "user_fields": texts, "isolate": WordCheck(("owner",))},
     frozenset({"disable_studio_auth", "openapi", "cache"}),
 )
 
-CORS = Members(
+CORS = MappingCheck(
     {
         **dict.fromkeys(
             ("allow_origins", "allow_methods", "allow_headers", "expose_headers"), texts
@@ -158,7 +158,7 @@ DISABLED = (
 )
 """Parts of an API that a file can switch off; the last three are not there in any case."""
 
-HTTP = Members(
+HTTP = MappingCheck(
     {
         "app": reference,
         "enable_custom_route_auth": flag,
@@ -168,38 +168,46 @@ HTTP = Members(
     frozenset({"configurable_headers", "logging_headers", "middleware_order", "mount_prefix"}),
 )
 
-INDEX = Members({"dims": positive, "embed": text, "fields": texts})
-STORE_TTL = Members(
+INDEX = MappingCheck({"dims": positive, "embed": text, "fields": texts})
+STORE_TTL = MappingCheck(
     {"refresh_on_read": flag, "default_ttl": minutes, "sweep_interval_minutes": minutes}
 )
-STORE = Members({"index": INDEX, "ttl": STORE_TTL})
+STORE = MappingCheck({"index": INDEX, "ttl": STORE_TTL})
 
-CHECKPOINT_TTL = Members(
+CHECKPOINT_TTL = MappingCheck(
     {
-        "strategy": Choice(("delete", "keep_latest")),
+        "strategy": WordCheck(("delete", "keep_latest")),
         "default_ttl": minutes,
         "sweep_interval_minutes": minutes,
         "sweep_limit": positive,
     },
 )
-CHECKPOINTER = Members(
+CHECKPOINTER = MappingCheck(
     {
         "path": reference,
         "ttl": CHECKPOINT_TTL,
-        "types": ListOf(reference, "a list of types, such as ./state.py:Answer"),
+        "types": ListCheck(reference, "a list of types, such as ./state.py:Answer"),
     },
     frozenset({"serde"}),
 )
 
-RETENTION = Members(
+RETENTION = MappingCheck(
     dict.fromkeys(
-        ("runs_days", "stateless_days", "events_days", "records_days", "deliveries_days"), days
+        (
+            "runs_days",
+            "stateless_days",
+            "events_days",
+            "records_days",
+            "deliveries_days",
+            "calls_days",
+        ),
+        days,
     )
 )
 
-APPROVALS = Members({"roles": ListOf(Choice(("admin", "member")), "a list of roles")})
+APPROVALS = MappingCheck({"roles": ListCheck(WordCheck(("admin", "member")), "a list of roles")})
 
-LIMITS = Members(
+LIMITS = MappingCheck(
     {
         "header_bytes": count,
         **dict.fromkeys(("header_seconds", "body_seconds", "write_seconds"), seconds_or_none),
@@ -229,9 +237,9 @@ LIMITS = Members(
     )
 )
 
-AGENTS_API = Members({"allow_code": flag})
+AGENTS_API = MappingCheck({"allow_code": flag})
 
-SERVER = Members(
+SERVER = MappingCheck(
     {
         "host": text,
         "port": port,
@@ -247,8 +255,8 @@ SERVER = Members(
             ),
             seconds,
         ),
-        "log_level": Choice(("debug", "info", "warning", "error")),
+        "log_level": WordCheck(("debug", "info", "warning", "error")),
     },
 )
 
-DEPENDENCIES = ListOf(text, "a list of folders and packages")
+DEPENDENCIES = ListCheck(text, "a list of folders and packages")

@@ -11,17 +11,18 @@ import h11
 import orjson
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from checkrail.connections.watch import WatchedTransport, connections_of
+from checkrail.connections.watch import WatchedTransport, find_connections
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as _AnyProtocol
 else:
     _AnyProtocol = object
 
-PROTOCOL = "checkrail.connections.http:HttpProtocol"
+HTTP_PROTOCOL = "checkrail.connections.http:HttpProtocol"
 """What uvicorn is told as `http`."""
 
 _LINGER = 1.0  # seconds in which a client that is still sending can read why it was refused
+_LINGER_ANSWERED = 30.0  # the same where an answer was given before the whole body had come
 _LINGER_BYTES = 1024 * 1024
 _LINGERING = 64  # connections of an address over its limit that are answered, and not just cut
 _PIPELINED = 64  # requests that wait behind the one that is being answered
@@ -44,15 +45,17 @@ class LimitedProtocol(_AnyProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._connections = connections_of(self.app_state)
+        self._connections = find_connections(self.app_state)
         self._limits = self._connections.limits
         self._phase = Phase.HEADERS
         self._since = self.loop.time()
         self._pending_bytes = 0
+        self._linger = _LINGER
+        self.app = self._hang_up_after_early_answer(self.app)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, unless its address has too many."""
-        watched = WatchedTransport(transport)
+        watched = WatchedTransport(transport, self._leave_unread)
         super().connection_made(cast("asyncio.Transport", watched))
         over = self._connections.add(self, watched)
         if over > _LINGERING:
@@ -73,7 +76,7 @@ class LimitedProtocol(_AnyProtocol):
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self, *args: Any) -> None:
-        """Leave a connection to the protocol of WebSockets, which counts it from now on."""
+        """Hand a connection over to the WebSocket protocol, which counts it from now on."""
         self._connections.remove(self)
         super().handle_websocket_upgrade(*args)
 
@@ -81,7 +84,7 @@ class LimitedProtocol(_AnyProtocol):
         """Read what came, and note what is still to come."""
         if self._phase is Phase.LEAVING:
             self._pending_bytes += len(data)
-            if self._pending_bytes > _LINGER_BYTES:
+            if self._pending_bytes > _LINGER_BYTES and self._linger == _LINGER:
                 self.transport.abort()
             return
         before = self._phase
@@ -103,7 +106,7 @@ class LimitedProtocol(_AnyProtocol):
         if self._phase is Phase.NOTHING:
             return
         if self._phase is Phase.LEAVING:
-            if now - self._since >= _LINGER:
+            if now - self._since >= self._linger:
                 self.transport.abort()
         elif self.flow.read_paused:  # it is the app that takes its time
             self._since = now
@@ -134,6 +137,42 @@ class LimitedProtocol(_AnyProtocol):
         else:
             super().send_400_response(msg)
 
+    def _hang_up_after_early_answer(self, app: Any) -> Any:
+        """Wrap the app so that an answer before the end of a large body says that it is the last.
+
+        The client learns it with the answer. If it did not, it might send its next request into a
+        connection on which nothing is read any more.
+        """
+
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            async def send_noted(message: Any) -> None:
+                if message["type"] == "http.response.start" and self._is_body_coming(scope):
+                    headers = [*message.get("headers", ()), (b"connection", b"close")]
+                    message = {**message, "headers": headers}
+                await send(message)
+
+            await app(scope, receive, send_noted)
+
+        return answer
+
+    def _is_body_coming(self, scope: Any) -> bool:
+        """Return whether much of the body of a request may still come."""
+        cycle = self._open_cycle
+        if self._phase is not Phase.BODY or cycle is None or cycle.scope is not scope:
+            return False
+        sizes = [value for name, value in scope["headers"] if name == b"content-length"]
+        return not sizes or int(sizes[0]) > _LINGER_BYTES
+
+    def _leave_unread(self) -> bool:
+        """Return whether the end of a body is thrown away before the connection is closed."""
+        if not self._is_late:
+            return False
+        self._phase, self._since, self._linger = Phase.LEAVING, self.loop.time(), _LINGER_ANSWERED
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        return True
+
     def _refuse_size(self) -> None:
         most = self._limits.header_bytes
         self._refuse(
@@ -146,7 +185,7 @@ class LimitedProtocol(_AnyProtocol):
     def _refuse(self, status: int, message: str, reason: str) -> None:
         """Answer in place of the app and hang up; while something is answered, just hang up."""
         self._connections.note_closed(self, reason)
-        if self._is_answering():
+        if self._is_answering() or self._is_late:
             self.transport.close()
             return
         self._phase, self._since, self._pending_bytes = Phase.LEAVING, self.loop.time(), 0
@@ -171,6 +210,11 @@ class LimitedProtocol(_AnyProtocol):
             return False
         is_own = self._phase is Phase.BODY and not getattr(self, "pipeline", ())
         return not is_own or cycle.response_started
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether a body is still coming whose request was answered without it."""
+        return self._phase is Phase.BODY and self._open_cycle is None
 
     @property
     def _open_cycle(self) -> Any:
@@ -219,7 +263,7 @@ except ImportError:  # httptools is for CPython only
 else:
 
     class LimitedHttpTools(LimitedProtocol, HttpToolsProtocol):
-        """With httptools, which has no limits; its callbacks tell where in a request it is."""
+        """With httptools, which has no limits; its callbacks show where in a request it is."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
@@ -238,6 +282,11 @@ else:
             """Begin a request."""
             super().on_message_begin()
             self._phase = Phase.HEADERS
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            """Take a header; trailers behind a body, which come here too, are none."""
+            if self._phase is not Phase.BODY:
+                super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
             """Hand a request to the app, unless its headers are too large."""

@@ -11,7 +11,7 @@ import contextlib
 import ipaddress
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
 from checkrail.config.server import LimitsConfig
@@ -29,7 +29,7 @@ class TimedProtocol(Protocol):
         """Close the connection if it is time."""
 
 
-def address_of(peer: object) -> str:
+def peer_address(peer: object) -> str:
     """Return the address that a peer counts under; empty for a Unix socket, which has none.
 
     Of IPv6 it is the network of 64 bits, for whoever has one address has all of them.
@@ -48,12 +48,15 @@ def address_of(peer: object) -> str:
 class WatchedTransport:
     """A transport that knows its client's address, and since when the client has read nothing.
 
-    Whatever it does not have itself is the transport's.
+    Whatever it does not have itself is the transport's. `leave` is asked before it is closed; if
+    that returns true, whatever still comes is thrown away for a while, and then it is aborted.
     """
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.address = address_of(transport.get_extra_info("peername"))
+    def __init__(self, transport: asyncio.Transport, leave: Callable[[], bool]) -> None:
+        self.address = peer_address(transport.get_extra_info("peername"))
         self._transport = transport
+        self._leave = leave
+        self._is_leaving = False
         self._written = 0
         self._read = 0
         self._stalled_since: float | None = None
@@ -62,6 +65,16 @@ class WatchedTransport:
         """Write data, and count it."""
         self._written += len(data)
         self._transport.write(data)
+
+    def close(self) -> None:
+        """Close it, at once or after what the client is still sending."""
+        self._is_leaving = self._is_leaving or self._leave()
+        if not self._is_leaving:
+            self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Return whether it takes nothing more."""
+        return self._is_leaving or self._transport.is_closing()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -78,7 +91,7 @@ class WatchedTransport:
 
 
 class Connections:
-    """The connections of a process, which are held to limits; a limit of 0 is none."""
+    """The connections of a process and their limits; a limit of 0 is none."""
 
     def __init__(self, limits: LimitsConfig) -> None:
         self.limits = limits
@@ -108,7 +121,7 @@ class Connections:
         self._closed[found.address if found else "", reason] += 1
 
     async def watch(self) -> None:
-        """Look after all connections until cancelled."""
+        """Check all connections until cancelled."""
         limits = self.limits
         times = (limits.header_seconds, limits.body_seconds, limits.write_seconds)
         tick = min(_LONGEST_TICK, *(seconds / 4 for seconds in times if seconds))
@@ -131,8 +144,8 @@ class Connections:
 
 
 @contextlib.asynccontextmanager
-async def hold_to_limits(scope: Mapping[str, Any], limits: LimitsConfig) -> AsyncIterator[None]:
-    """Hold connections to limits for as long as an app lives; `scope` is that of its lifespan."""
+async def apply_limits(scope: Mapping[str, Any], limits: LimitsConfig) -> AsyncIterator[None]:
+    """Apply limits to connections for as long as an app lives; `scope` is that of its lifespan."""
     connections = Connections(limits)
     if "state" in scope:
         scope["state"][_STATE] = connections
@@ -144,7 +157,7 @@ async def hold_to_limits(scope: Mapping[str, Any], limits: LimitsConfig) -> Asyn
         await asyncio.wait({task})
 
 
-def connections_of(app_state: Mapping[str, Any]) -> Connections:
+def find_connections(app_state: Mapping[str, Any]) -> Connections:
     """Return the connections of a process by the state of its app; limits are the defaults."""
     found = app_state.get(_STATE)
     return found if isinstance(found, Connections) else Connections(LimitsConfig())

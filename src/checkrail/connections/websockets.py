@@ -9,9 +9,9 @@ from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
-from checkrail.connections.watch import WatchedTransport, connections_of
+from checkrail.connections.watch import WatchedTransport, find_connections
 
-PROTOCOL = "checkrail.connections.websockets:WebSocketProtocol"
+WEBSOCKET_PROTOCOL = "checkrail.connections.websockets:WebSocketProtocol"
 """What uvicorn is told as `ws`."""
 
 _FRAGMENTS = 1024  # in one message: each costs more than the byte that may be in it
@@ -22,7 +22,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._connections = connections_of(self.app_state)
+        self._connections = find_connections(self.app_state)
 
     def connection_made(self, transport: BaseTransport) -> None:
         """Take over a connection from the protocol of HTTP."""

@@ -7,18 +7,22 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from checkrail.engine.containment import contained
-from checkrail.engine.dispatch import Dispatch, log
-from checkrail.engine.errors import ControlFlow, InvalidOutcomeError, error_type
+from checkrail.engine.containment import contain_errors
+from checkrail.engine.dispatch_state import HOOKS_AT_WORK, Dispatch, log
+from checkrail.engine.errors import (
+    CheckrailError,
+    ControlFlow,
+    InvalidOutcomeError,
+    error_type,
+)
 from checkrail.engine.outcomes import UNSET, Ask, Block, Fail
 from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import digest
 
 if TYPE_CHECKING:
-    from checkrail.engine.binding import Bound
+    from checkrail.engine.chain import BoundHook, Lanes
     from checkrail.engine.event import Context
 
 
@@ -38,6 +42,8 @@ class Question:
     on_timeout: str = "block"
     inside: bool = False
     """Whether it came up inside a tool or a hook, which cannot be left before it is over."""
+    conceal: Callable[[Any], Any] | None = None
+    """What leaves out of a value, before it is kept or shown, what only this process may see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,10 @@ class NoAnswer(TimeoutError):
     """Raised by a handler that keeps the time: nobody has answered while they could."""
 
 
+class AskWithdrawn(CheckrailError):
+    """Raised by a handler whose question is not asked any more, so that there is no answer."""
+
+
 class AnswerLater(ControlFlow):
     """Raised by a handler to leave the work until there is an answer; it is no error.
 
@@ -72,9 +82,9 @@ class AnswerLater(ControlFlow):
 _MIDWAY: ContextVar[bool] = ContextVar("checkrail_midway", default=False)
 
 
-def is_inside(d: Dispatch) -> bool:
-    """Say whether a dispatch is work of a tool or hook, which cannot be left before it is over."""
-    return d.nesting is not None or _MIDWAY.get()
+def is_inside(dispatch: Dispatch) -> bool:
+    """Return whether a dispatch is work of a tool or hook, which has to end before it is left."""
+    return bool(dispatch.outer) or _MIDWAY.get()
 
 
 @contextmanager
@@ -87,77 +97,79 @@ def midway() -> Iterator[None]:
         _MIDWAY.reset(token)
 
 
-async def settle_asks(d: Dispatch) -> None:
-    """Put every question of a dispatch to a person, and see what is left to walk then."""
-    ruling = d.rule()
-    after = tuple(lane for lane in d.chain.lanes if lane[0] is not Lane.TRANSFORM)
-    d.lanes = after
-    d.trace.append(perf_counter())  # from here on it is not a hook that is waited for
-    asking, asks, held = ruling.asking, ruling.asks, ruling.held
+async def settle_asks(dispatch: Dispatch) -> Lanes:
+    """Put every question of a dispatch to a person, and return the lanes that are left to run."""
+    ruling = dispatch.rule()
+    later = tuple(item for item in dispatch.chain.lanes if item[0] is not Lane.TRANSFORM)
+    needs_answer, asks, held = ruling.needs_answer, ruling.asks, ruling.held
     ruling.asks = ruling.held = ()
-    if not asking:
-        return
-    for call, ask in asks:
-        bound = call.bound
+    dispatch.bound = dispatch.call = None  # it is not a hook that is waited for
+    for call, ask in asks if needs_answer else ():
+        HOOKS_AT_WORK.set((*dispatch.outer, call.bound))
         try:
-            refused, call.answer = await _refused(d, bound, ask)
+            refusal, call.answer = await _put_question(dispatch, call.bound, ask)
         except BaseException as error:
             if isinstance(error, AnswerLater):
                 call.answer = "waiting"
             if held:
-                d.forget()
+                dispatch.forget_values()
             raise
-        if refused is not None:
-            ruling.decide(bound, refused)
-            return
-    d.lanes = ((Lane.TRANSFORM, held), *after)
+        if refusal is not None:
+            ruling.decide(call.bound, refusal)
+            return later
+    return ((Lane.TRANSFORM, held), *later) if needs_answer else later
 
 
-async def _refused(d: Dispatch, bound: Bound, ask: Ask) -> tuple[Block | Fail | None, str]:
-    """Put one question; say what it means, if not to go on, and what came of it."""
-    seen = digest(d.value)
+async def _put_question(
+    dispatch: Dispatch, bound: BoundHook, ask: Ask
+) -> tuple[Block | Fail | None, str]:
+    """Put one question, and return what refuses the work, if anything, and what came of it."""
+    seen = digest(dispatch.value)
     reason = ask.reason or f"{bound.where} asks for approval"
     question = Question(
         bound.spec.name,
         bound.point,
         reason,
-        d.value,
+        dispatch.value,
         seen,
-        d.scope.context,
+        dispatch.scope.context,
         ask.timeout,
         bound.key,
         ask.on_timeout,
-        inside=is_inside(d),
+        inside=is_inside(dispatch),
+        conceal=dispatch.scope.conceal,
     )
     try:
-        approval = await _answer(d, bound, question)
+        approval = await _await_answer(dispatch, bound, question)
     except TimeoutError:
         silent = f"{reason}: nobody answered in time"
-        return _meaning(ask.on_timeout, silent, "ask_timeout"), "timeout"
+        return _refusal_for(ask.on_timeout, silent, "ask_timeout"), "timeout"
+    except AskWithdrawn as error:
+        return Block(f"{reason}: {error}", 503, "ask_withdrawn"), "withdrawn"
     except Exception as error:  # noqa: BLE001 - the handler is the user's; no answer is no approval
         log.exception("the approval handler failed on the question of %s", bound.where)
         told = f"{reason}: the question could not be put ({error_type(error)})"
         return Block(told, 500, "ask_failed"), "failed"
     if approval is None:
-        return Block(f"{reason}, but there is nobody to ask", 403, "ask_unanswered"), "nobody"
+        return Block(f"{reason}, but there is nobody to ask", code="ask_unanswered"), "nobody"
     if not isinstance(approval, Approval):
         log.error("the approval handler answered %s with no Approval: %r", bound.where, approval)
         return Block(f"{reason}: the answer was no Approval", 500, "ask_failed"), "failed"
     if not approval.approved:
         denied = approval.reason or f"{reason}: denied"
-        return _meaning(ask.on_deny, denied, "ask_denied"), "denied"
-    refused = _approved(d, bound, approval)
-    return refused, "approved" if refused is None else "failed"
+        return _refusal_for(ask.on_deny, denied, "ask_denied"), "denied"
+    refusal = _apply_approval(dispatch, bound, approval)
+    return refusal, "approved" if refusal is None else "failed"
 
 
-async def _answer(d: Dispatch, bound: Bound, question: Question) -> object:
-    handler = d.scope.ask(bound)
+async def _await_answer(dispatch: Dispatch, bound: BoundHook, question: Question) -> object:
+    handler = dispatch.scope.find_ask_handler(bound)
     if handler is None:
         return None
     limit = None if getattr(handler, "keeps_time", False) else question.timeout
     try:
         async with asyncio.timeout(limit) as patience:
-            with contained():
+            with contain_errors():
                 return await handler(question)
     except TimeoutError as error:
         if patience.expired() or isinstance(error, NoAnswer):
@@ -165,19 +177,19 @@ async def _answer(d: Dispatch, bound: Bound, question: Question) -> object:
         raise RuntimeError("the handler's own timeout") from error
 
 
-def _meaning(said: str, reason: str, code: str) -> Block | Fail | None:
+def _refusal_for(said: str, reason: str, code: str) -> Block | Fail | None:
     if said == "continue":
         return None
-    return Fail(reason, code) if said == "fail" else Block(reason, 403, code)
+    return Fail(reason, code) if said == "fail" else Block(reason, code=code)
 
 
-def _approved(d: Dispatch, bound: Bound, approval: Approval) -> Block | None:
+def _apply_approval(dispatch: Dispatch, bound: BoundHook, approval: Approval) -> Block | None:
     if approval.value is not UNSET:
         try:
-            changed = bound.contract.changed(approval.value, d.value)
-            d.set_value(d.scope.check(bound.point, changed))
+            changed = bound.contract.read_change(approval.value, dispatch.value)
+            dispatch.set_value(dispatch.scope.check_value(bound.point, changed))
         except InvalidOutcomeError as error:
             return Block(f"the approved value does not fit: {error}", 500, "ask_failed")
-    ruling = d.rule()
-    ruling.approved = (*ruling.approved, (bound, digest(d.value)))
+    ruling = dispatch.rule()
+    ruling.approved = (*ruling.approved, (bound, digest(dispatch.value)))
     return None

@@ -3,7 +3,7 @@
 asyncio raises a `SystemExit` or `KeyboardInterrupt` of any task out of the event loop. Processes of
 our own therefore create their tasks by `create_contained_task`, which makes an ordinary error of
 it (and of a `GeneratorExit`, which no event loop sends to a task); where we call somebody's code
-ourselves, `contained` does the same.
+ourselves, `contain_errors` does the same.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def contain(error: BaseException) -> BaseException:
 
 
 @contextmanager
-def contained() -> Iterator[None]:
+def contain_errors() -> Iterator[None]:
     """Call somebody's code inside: whatever it raises by itself is an ordinary exception."""
     try:
         yield

@@ -1,315 +1,258 @@
-"""The state of one dispatch: what its hooks have said and done so far."""
+"""The dispatch: how the hooks of one point are called, lane by lane, and what comes of it."""
 
 from __future__ import annotations
 
-import logging
-from collections import deque
-from collections.abc import Mapping
-from operator import length_hint
+import asyncio
+import copy
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from checkrail.engine.containment import ends_process
-from checkrail.engine.event import variant
-from checkrail.engine.outcomes import UNSET, Ask, Outcome
-from checkrail.engine.points import Decision, Lane
-from checkrail.engine.records import Call, HookRecord, RecordDraft, Trace, start_at
+from checkrail.engine import timeouts
+from checkrail.engine.apply_outcome import Step, apply_answer, apply_error, timeout_reason
+from checkrail.engine.asks import settle_asks
+from checkrail.engine.dispatch_state import HOOKS_AT_WORK, Dispatch
+from checkrail.engine.event import NO_CONFIG, DetailedEvent
+from checkrail.engine.outcomes import Block, Fail
+from checkrail.engine.points import Lane
+from checkrail.engine.timeouts import HookTimer, note_overrun, relay
+from checkrail.engine.verdict import DispatchVerdict, Verdict
 
 if TYPE_CHECKING:
-    from checkrail.engine.binding import Bound, Entry
-    from checkrail.engine.event import Event
-    from checkrail.engine.plan import Chain
+    from collections.abc import Awaitable
+
+    from checkrail.engine.chain import BoundHook, Chain
     from checkrail.engine.scope import Scope
-    from checkrail.engine.watch import Watch
 
-log = logging.getLogger("checkrail")
+MAX_DEPTH = 8
 
-Lanes = tuple[tuple[Lane | None, tuple["Entry", ...]], ...]
-"""Hooks by lane; None stands for a lane that was entered before, and is now gone on with."""
-
-STRICTNESS = {
-    decision: rank
-    for rank, decision in enumerate(
-        (
-            Decision.CONTINUE,
-            Decision.REPLACE,
-            Decision.STOP,
-            Decision.ASK,
-            Decision.RETRY,
-            Decision.BLOCK,
-            Decision.FAIL,
-        ),
-    )
-}
+TRANSFORM = Lane.TRANSFORM
 
 
-class Decided(NamedTuple):
-    """One decision: what, by whom, and what a `replace` or `stop` brought."""
+async def fire(
+    scope: Scope,
+    point: str,
+    value: Any,
+    *,
+    lanes: Collection[Lane] | None = None,
+    after: Verdict | None = None,
+    **context: Any,
+) -> Verdict:
+    """Call the hooks at a point, and return the verdict.
 
-    outcome: Outcome
-    by: Bound
-    brought: Any
-    number: int
-
-    @property
-    def strictness(self) -> int:
-        """How strict it is."""
-        return STRICTNESS[self.outcome.decision]
-
-    def over(self, other: Decided | None) -> bool:
-        """Whether this is the one that counts: the stricter, on a tie the first."""
-        if other is None:
-            return True
-        return (self.strictness, other.number) > (other.strictness, self.number)
-
-
-class Ruling:
-    """What the hooks of a dispatch have decided, as far as it is more than going on."""
-
-    __slots__ = (
-        "approved",
-        "asks",
-        "count",
-        "engine",
-        "gate",
-        "gated",
-        "held",
-        "inject",
-        "subject",
-        "transform",
-    )
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.engine: Outcome | None = None
-        self.subject: Any = UNSET
-        self.transform: Decided | None = None
-        self.gate: Decided | None = None
-        self.inject: tuple[Mapping[str, Any], ...] = ()
-        self.asks: tuple[tuple[Call, Ask], ...] = ()
-        self.held: tuple[Entry, ...] = ()
-        self.approved: tuple[tuple[Bound, str], ...] = ()
-        self.gated: Any = UNSET
-
-    def decide(self, bound: Bound, outcome: Outcome, brought: Any = UNSET) -> None:
-        """Take a decision if it is stricter than what its lane decided before."""
-        self.count += 1
-        made = Decided(outcome, bound, brought, self.count)
-        if bound.lane is Lane.TRANSFORM:
-            self.transform = made
-        elif made.over(self.gate):
-            self.gate = made
-
-    @property
-    def decided(self) -> Decided | None:
-        """The strictest decision; on a tie the first."""
-        if self.transform is None or (self.gate is not None and self.gate.over(self.transform)):
-            return self.gate
-        return self.transform
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """What was decided."""
-        decided = self.decided
-        return self.engine if decided is None else decided.outcome
-
-    def enter_gates(self, value: Any) -> bool:
-        """Let gates look at a value, unless it is refused or they have seen it already.
-
-        What they said of another value, which a person has edited since, no longer counts.
-        """
-        if self.refused or self.gated is value:
-            return False
-        self.gate = None
-        self.gated = value
-        return True
-
-    def result(self, value: Any) -> Any:
-        """Give what a `replace` or `stop` brought, else the value as it is."""
-        decided = self.decided
-        return value if decided is None or decided.brought is UNSET else decided.brought
-
-    @property
-    def refused(self) -> bool:
-        """Whether the work is blocked or has failed."""
-        outcome = self.outcome
-        return outcome is not None and outcome.decision in (Decision.BLOCK, Decision.FAIL)
-
-    @property
-    def asking(self) -> bool:
-        """Whether a person has to be asked: not if the work is refused or retried anyway."""
-        decided = self.decided
-        return bool(self.asks) and (
-            decided is None or decided.strictness < STRICTNESS[Decision.ASK]
-        )
-
-
-class Nesting(NamedTuple):
-    """How deep within other hooks' work a dispatch is, and whose work that is."""
-
-    depth: int
-    at_work: frozenset[Any]
-
-
-NOT_NESTED = Nesting(0, frozenset())
-
-
-class Mark:
-    """A hook at work, as the tasks that it starts remember it."""
-
-    __slots__ = ("bound", "d")
-
-    def __init__(self, bound: Bound, d: Dispatch) -> None:
-        self.bound = bound
-        self.d = d
-
-
-class Dispatch:
-    """One firing of one point. Only the engine sees it, until it becomes the verdict.
-
-    A hook that is the last in its `trace` is at work. `watch` is None until a hook suspends.
+    With `lanes`, those of some lanes only; `after` is what the transform lane said before.
     """
+    only = scope.only_level  # the usual case, and the quicker way
+    chain = scope.chain(point) if only is None else only.plan[point]
+    if chain is None:
+        if context:
+            scope.context.bind(context)  # a mistake in it is one now, and not when a hook comes
+        return Verdict(value)
+    if context:
+        scope = scope.bind(**context)
+    return await run_dispatch(open_dispatch(scope, chain, value, lanes, after))
 
-    __slots__ = (
-        "chain",
-        "entries",
-        "event",
-        "lanes",
-        "nesting",
-        "original",
-        "quiet",
-        "reached",
-        "ruling",
-        "scope",
-        "sent",
-        "trace",
-        "value",
-        "watch",
-    )
 
-    scope: Scope
-    chain: Chain
-    value: Any
-    original: Any
-    event: Event[Any]
-    reached: float
-    trace: Trace
-    sent: list[HookRecord] | None
-    nesting: Nesting | None
-    lanes: Lanes
-    entries: tuple[Entry, ...]
-    watch: Watch | None
-    ruling: Ruling | None
-    quiet: bool
+async def fire_detached(
+    scope: Scope,
+    point: str,
+    value: Any,
+    *,
+    lanes: Collection[Lane] | None = None,
+    **context: Any,
+) -> Verdict:
+    """Call the hooks at a point in a task of its own: so do all who fire outside of a run.
 
-    @property
-    def over(self) -> bool:
-        """Whether it has come to its end, whichever."""
-        return self.event is None
+    A hook that has not ended in a grace after its timeout is not waited for any longer: it is
+    recorded, and unless it only observes the verdict is a block with status 504.
+    """
+    chain = scope.chain(point)
+    if chain is None:
+        return await fire(scope, point, value, **context)
+    if context:
+        scope = scope.bind(**context)
+    return await run_detached(open_dispatch(scope, chain, value, lanes))
 
-    @property
-    def at_work(self) -> Bound | None:
-        """The hook that was called last, if it has not ended."""
-        last = self.trace[-1]
-        return None if isinstance(last, float) else last
 
-    @property
-    def turn(self) -> Any:
-        """When the turn of the hook at work came."""
-        return self.trace[-2]
+def open_dispatch(
+    scope: Scope,
+    chain: Chain,
+    value: Any,
+    lanes: Collection[Lane] | None = None,
+    after: Verdict | None = None,
+) -> Dispatch:
+    """Make a dispatch ready to be run: with its value admitted, and without the hooks at work."""
+    if type(value) is not chain.exact:
+        value = chain.contract.admit(value)
+    if lanes is not None:
+        chain = chain.in_lanes(lanes)
+    outer = HOOKS_AT_WORK.get()
+    whole = chain
+    if outer:
+        at_work = {bound.identity for bound in outer}
+        chain = chain.narrow(lambda bound: bound.identity not in at_work)
+    dispatch = Dispatch(scope, chain, value, outer)
+    if lanes is not None or chain is not whole or scope.excluded:
+        dispatch.is_partial = True
+    earlier = None if after is None else after._ruling
+    if earlier is not None:
+        dispatch.rule().transform = earlier.transform
+    if len(outer) > MAX_DEPTH:
+        depth = f"hooks within hooks, {len(outer)} deep at {chain.point}"
+        dispatch.rule().engine = Fail(f"{depth}: {MAX_DEPTH} is the limit", "hook_depth")
+        dispatch.chain = chain.in_lanes(())
+    return dispatch
 
-    def called(self) -> list[Bound]:
-        """Give the hooks that were called so far."""
-        hooks = [item for item in self.trace[1:] if not isinstance(item, float)]
-        return [hook.bound if isinstance(hook, Call) else hook for hook in hooks]
 
-    def keep(self, call: Call) -> None:
-        """Put a call, now that it has ended, in the place of its hook."""
-        self.quiet = False
-        self.trace[-1] = call
-        self.trace.append(call.ended)
+async def run_dispatch(dispatch: Dispatch) -> Verdict:
+    """Run a dispatch to its end. As long as no hook suspends, the event loop has no part in it."""
+    token = HOOKS_AT_WORK.set(dispatch.outer)
+    steps = run_lanes(dispatch)
+    try:
+        pending = steps.send(None)
+        timer = dispatch.timer = HookTimer(dispatch)
+        await relay(timer, steps, pending)
+    except StopIteration:
+        pass
+    finally:
+        try:  # noqa: SIM105 - a context manager costs more than the rest of this
+            HOOKS_AT_WORK.reset(token)
+        except ValueError:
+            pass  # closed from another context, which never had this
+        dispatch.flush()
+        del dispatch.event  # which refers back to the dispatch
+    if dispatch.new_messages is not None:
+        dispatch.new_messages.remember()
+    return DispatchVerdict(dispatch)
 
-    def rule(self) -> Ruling:
-        """Give the ruling, made when there is first something to rule."""
-        if self.ruling is None:
-            self.ruling = Ruling()
-        return self.ruling
 
-    def set_value(self, value: Any, *, redacted: bool = False) -> None:
-        """Go on with another value; a redaction leaves no trace of the earlier one."""
-        self.value = value
-        if redacted:
-            self.original = value
-            self.forget()
-        self.event = variant(self.event, value=value)
+async def run_lanes(dispatch: Dispatch) -> None:
+    """Run the lanes one after the other, and once more behind what a person has approved."""
+    lanes = dispatch.chain.lanes
+    while lanes:
+        for lane, hooks in lanes:
+            if lane is TRANSFORM or enter_lane(dispatch, lane):
+                await run_hooks(dispatch, hooks)
+        ruling = dispatch.ruling
+        lanes = await settle_asks(dispatch) if ruling is not None and ruling.asks else ()
 
-    def forget(self) -> None:
-        """Keep no value that was changed so far: it was redacted, or might have been."""
-        for item in self.trace:
-            if isinstance(item, Call):
-                item.forget()
 
-    def told(self) -> int:
-        """Say how much of the trace the records so far tell of; a hook's start alone is not it."""
-        if not self.sent:
-            return 2  # behind the scope and the time
-        last = self.sent[-1]._at
-        return last if last > 0 else 1 - last
+def enter_lane(dispatch: Dispatch, lane: Lane) -> bool:
+    """Make a dispatch ready for its next lane, or return that the lane has nothing to do."""
+    ruling = dispatch.ruling
+    if lane is Lane.GATE:
+        if ruling is not None and not ruling.open_gates(dispatch.value):
+            return False
+        if not dispatch.has_asks:
+            dispatch.flush()
+        return True
+    if dispatch.has_asks:
+        return False
+    dispatch.flush()
+    verdict = dispatch.event.verdict or DispatchVerdict(dispatch)
+    dispatch.event = DetailedEvent(dispatch, dispatch.value, NO_CONFIG, verdict)
+    for bound in dispatch.chain.background:
+        start_background(dispatch, bound)
+    return True
 
-    def flush(self) -> None:
-        """Give the sinks every record of a call that has ended and that they have not had."""
-        sent, trace = self.sent, self.trace
-        if sent is None:
-            return
-        before = len(sent)
-        announced = before % 2  # the start of the next one is told already
-        at, last = self.told(), len(trace) - 1
-        while at < last:
-            if type(trace[at]) is float:
-                at += 1
+
+async def run_hooks(dispatch: Dispatch, hooks: Sequence[BoundHook]) -> None:  # noqa: C901, PLR0912
+    """Call hooks one after the other; what one says is applied before the next one is called."""
+    dispatch.lane_hooks, dispatch.ended_levels = hooks, ()
+    event, value, outer = dispatch.event, dispatch.value, dispatch.outer
+    now = perf_counter()
+    for bound in hooks:
+        if dispatch.ended_levels and bound.level in dispatch.ended_levels:
+            continue
+        HOOKS_AT_WORK.set((*outer, bound) if outer else bound.alone)
+        dispatch.bound, dispatch.started, dispatch.call = bound, now, None
+        try:
+            if bound.condition is not None:
+                met = bound.condition(event)
+                if met is not True:
+                    if hasattr(met, "__await__"):
+                        met = await await_condition(dispatch, met)
+                    if not met:
+                        now = perf_counter()
+                        continue
+            answer = bound.fn(event, value) if bound.takes_value else bound.fn(event)
+            if answer is not None and hasattr(answer, "__await__"):
+                answer = await answer
+        except BaseException as error:  # noqa: BLE001 - applied, whatever it is
+            now = perf_counter()
+            step = apply_error(dispatch, dispatch.end_call(now), error)
+        else:
+            now = perf_counter()
+            if now - dispatch.started >= bound.spec.timeout:
+                note_overrun(dispatch, now)
+            if answer is None and dispatch.call is None:
+                dispatch.calls.append((bound, dispatch.started, now))
                 continue
-            if not announced:
-                start = RecordDraft()  # made in place, for there are many
-                start._trace = trace
-                start._at = at
-                start.__class__ = HookRecord
-                sent.append(start)  # type: ignore[arg-type]
-            announced = 0
-            ending = RecordDraft()
-            ending._trace = trace
-            ending._at = -at
-            ending.__class__ = HookRecord
-            sent.append(ending)  # type: ignore[arg-type]
-            at += 2  # past the time when it ended
-        self.tell(sent[before:] if before else sent)
+            step = apply_answer(dispatch, dispatch.end_call(now), answer)
+        if step is Step.END_LANE:
+            return
+        if step is Step.END_LEVEL:
+            dispatch.ended_levels = (*dispatch.ended_levels, bound.level)
+        event, value = dispatch.event, dispatch.value
 
-    def tell(self, records: list[HookRecord]) -> None:
-        """Give the sinks some records; one that fails does not touch the others."""
-        for sink in self.scope.sinks:
-            left = iter(records)
-            while True:
-                try:
-                    deque(map(sink, left), maxlen=0)  # the quickest loop there is
-                    break
-                except BaseException as error:
-                    if ends_process(error):
-                        raise
-                    lost = records[-length_hint(left) - 1]
-                    log.exception("a record sink failed; %r is lost to it", lost)
 
-    def announce(self) -> float:
-        """Tell the sinks that a hook has started and is being waited for; say how long it took.
+async def await_condition(dispatch: Dispatch, condition: Awaitable[Any]) -> Any:
+    """Await a condition. Until it holds there is no call, and so nothing to record."""
+    dispatch.in_condition = True
+    try:
+        met = await condition
+    finally:
+        dispatch.in_condition = False
+    if dispatch.timer is not None:
+        dispatch.timer.raise_if_interrupted()
+    return met
 
-        Values, and what hooks say of them, leave a point only after its transform lane. What is
-        still held holds back what came after it too.
-        """
-        bound, sent = self.at_work, self.sent
-        if bound is None or sent is None or (self.ruling is not None and self.ruling.asks):
-            return 0.0
-        asked = perf_counter()
-        held = any(isinstance(item, Call) for item in self.trace[self.told() :])
-        if bound.lane is not Lane.TRANSFORM or not held:
-            self.flush()
-            sent.append(start_at(self.trace, len(self.trace) - 1))
-            self.tell(sent[-1:])
-        return perf_counter() - asked
+
+def start_background(dispatch: Dispatch, bound: BoundHook) -> None:
+    """Call a background observer in a dispatch and a task of its own."""
+    chain = replace(dispatch.chain, lanes=((Lane.OBSERVE, (bound,)),), background=())
+    own = Dispatch(dispatch.scope, chain, dispatch.value, dispatch.outer)
+    own.original = dispatch.original
+    own.event = DetailedEvent(own, own.value, NO_CONFIG, dispatch.event.verdict)
+    bound.level.spawn(run_detached(own))
+
+
+async def run_detached(dispatch: Dispatch) -> Verdict:
+    """Run a dispatch in a task of its own, and leave it there if a hook in it will not end."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(run_dispatch(dispatch))
+    while not task.done():
+        overdue = dispatch.overdue = loop.create_future()
+        try:
+            await asyncio.wait({task, overdue}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            dispatch.scope.outermost.keep_task(task)
+            await asyncio.wait({task}, timeout=timeouts.GRACE)
+            raise
+        finally:
+            overdue.cancel()
+        if not task.done() and dispatch.timer is not None and dispatch.timer.is_overdue:
+            task.cancel()  # so that it ends when the hook does
+            dispatch.scope.outermost.keep_task(task)
+            return leave_dispatch(dispatch)
+    return task.result()
+
+
+def leave_dispatch(dispatch: Dispatch) -> Verdict:
+    """Record that the hook under way will not end, and return the verdict without it."""
+    left = copy.copy(dispatch)
+    left.calls, left.records = [*dispatch.calls], [*dispatch.records]
+    left.ruling = copy.copy(dispatch.ruling)
+    dispatch.sinks = ()  # nobody is told what comes of it in the end
+    call: Any = copy.copy(dispatch.call)
+    left.call, bound = call, call.bound
+    left.forget_uncertain_values(bound)
+    call.failure = "timeout"
+    call.error = f"{timeout_reason(call)}, and has not ended since"
+    left.end_call(perf_counter())
+    if bound.lane is not Lane.OBSERVE and bound.contract.block:
+        left.rule().decide(bound, Block(timeout_reason(call), 504, "hook_timeout"))
+    left.flush()
+    return DispatchVerdict(left)

@@ -57,12 +57,16 @@ class UnknownPointError(CheckrailError, LookupError):
 
 
 class HookRefusedError(CheckrailError, ValueError):
-    """A hook was refused when it was registered."""
+    """A hook was refused when it was registered.
 
-    def __init__(self, hook: str, problem: str, remedy: str) -> None:
+    `keys` are the options that the problem is about; `fn` among them is what is called.
+    """
+
+    def __init__(self, hook: str, problem: str, remedy: str, *keys: str) -> None:
         self.hook = hook
         self.problem = problem
         self.remedy = remedy
+        self.keys = keys
         super().__init__(hook, problem, remedy)
 
     def __str__(self) -> str:
@@ -86,8 +90,8 @@ def error_type(error: BaseException | None) -> str:
     return type(error.error if isinstance(error, CodeExited) else error).__name__
 
 
-def told(error: BaseException) -> str:
-    """Say what an exception says, after its name."""
+def describe_error(error: BaseException) -> str:
+    """Return what an exception says, after its name."""
     try:
         return f"{error_type(error)}: {error}"
     except BaseException:  # noqa: BLE001 - one that cannot be shown is still a failure
@@ -95,7 +99,7 @@ def told(error: BaseException) -> str:
 
 
 def suggestion(name: str, known: Iterable[str], alike: float = 0.6) -> str:
-    """Say which known name was probably meant, or nothing: it has to be `alike`, from 0 to 1."""
+    """Return which known name was probably meant, or nothing: it has to be `alike`, from 0 to 1."""
     import difflib  # slow to import, and only needed where something is wrong
 
     near = difflib.get_close_matches(name, [str(item) for item in known], n=1, cutoff=alike)

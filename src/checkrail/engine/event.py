@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from checkrail.engine.errors import suggestion
-from checkrail.engine.frozen import FrozenDict, FrozenError
-from checkrail.engine.values import AssistantMessage, User, Value
+from checkrail.engine.frozen import FrozenDict, FrozenList, FrozenObject, set_field
+from checkrail.engine.values import AssistantMessage, ModelRequest, User, Value
 
 if TYPE_CHECKING:
-    from checkrail.engine.dispatch import Dispatch
+    from checkrail.engine.dispatch_state import Dispatch
     from checkrail.engine.points import HookPoint
     from checkrail.engine.verdict import Verdict
 
@@ -26,11 +25,6 @@ LIVE = "checkrail.live"
 
 ORIGINAL = "original_parameters"
 """In the metadata of an event after a run: what was asked for, before hooks changed it."""
-
-
-def wall(moment: float) -> float:
-    """Turn a reading of the performance counter into seconds since the epoch."""
-    return time.time() - (perf_counter() - moment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +47,7 @@ class Context(Value):
     metadata: Mapping[str, Any] = field(default_factory=lambda: NO_CONFIG)
 
     def bind(self, changes: Mapping[str, Any]) -> Context:
-        """Give a context with some fields set anew."""
+        """Return a context with some fields set anew."""
         known = {item.name: getattr(self, item.name) for item in fields(self)}
         for name in changes:
             if name not in known:
@@ -77,28 +71,26 @@ def _user(given: Any) -> User | None:
     raise TypeError(f"a user is a name, a mapping or a User, not {type(given).__name__}")
 
 
-class EventDraft(Generic[V_co]):
-    """An event while it is being made; a hook only ever sees the frozen `Event`."""
-
-    __slots__ = ("_d", "_more", "value")
-
-    value: V_co
-    _d: Dispatch
-    _more: tuple[Mapping[str, Any], Verdict | None]
+def _context_field(name: str, doc: str) -> Any:
+    return property(attrgetter(f"_dispatch.scope.context.{name}"), doc=doc)
 
 
-class Event(EventDraft[V_co]):
+class Event(FrozenObject, Generic[V_co]):
     """One event at one point. It never changes after a hook has seen it."""
 
-    __slots__ = ()
+    __slots__ = ("_dispatch", "value")
+    frozen_hint = ". Return Continue(value) instead"
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        message = f"an event is frozen: {name!r} cannot be set. Return Continue(value) instead"
-        raise FrozenError(message)
+    value: V_co
+    _dispatch: Dispatch
+    config: Mapping[str, Any] = NO_CONFIG
+    """The config of the hook that is given this event."""
+    verdict: Verdict | None = None
+    """What was decided; observers alone see it."""
 
-    def __delattr__(self, name: str) -> NoReturn:
-        message = f"an event is frozen: {name!r} cannot be deleted"
-        raise FrozenError(message)
+    def __init__(self, dispatch: Dispatch, value: Any) -> None:
+        set_field(self, "_dispatch", dispatch)
+        set_field(self, "value", value)
 
     def __repr__(self) -> str:
         return f"Event({self.point}, {self.value!r})"
@@ -106,80 +98,22 @@ class Event(EventDraft[V_co]):
     @property
     def point(self) -> HookPoint:
         """The point that was reached."""
-        return self._d.chain.point
+        return self._dispatch.chain.point
 
     @property
     def original(self) -> V_co:
         """The value that was given to this dispatch, or what a redaction left of it."""
-        return self._d.original  # type: ignore[no-any-return]
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The config of the hook that was given this event."""
-        return self._more[0]
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """What was decided; observers alone see it."""
-        return self._more[1]
+        return self._dispatch.original  # type: ignore[no-any-return]
 
     @property
     def context(self) -> Context:
         """The ids that this belongs to, in one object."""
-        return self._d.scope.context
+        return self._dispatch.scope.context
 
     @property
     def timestamp(self) -> float:
         """When the point was reached, in seconds since the epoch."""
-        d = self._d
-        if not hasattr(d, "reached"):
-            object.__setattr__(d, "reached", wall(d.trace[1]))  # it may be a verdict by now
-        return d.reached
-
-    @property
-    def session_id(self) -> str | None:
-        """The session that this belongs to."""
-        return self._d.scope.context.session_id
-
-    @property
-    def thread_id(self) -> str | None:
-        """The conversation that this belongs to."""
-        return self._d.scope.context.thread_id
-
-    @property
-    def run_id(self) -> str | None:
-        """The run that this belongs to."""
-        return self._d.scope.context.run_id
-
-    @property
-    def parent_run_id(self) -> str | None:
-        """The run that started this run."""
-        return self._d.scope.context.parent_run_id
-
-    @property
-    def agent_name(self) -> str | None:
-        """The agent at work."""
-        return self._d.scope.context.agent_name
-
-    @property
-    def assistant_id(self) -> str | None:
-        """The assistant, as the LangGraph API names an agent with its config."""
-        return self._d.scope.context.assistant_id
-
-    @property
-    def request_id(self) -> str | None:
-        """The request that this belongs to."""
-        return self._d.scope.context.request_id
-
-    @property
-    def tool_call_id(self) -> str | None:
-        """The tool call that this belongs to."""
-        return self._d.scope.context.tool_call_id
-
-    @property
-    def user(self) -> User | None:
-        """Who is acting."""
-        return self._d.scope.context.user
+        return self._dispatch.reached_at
 
     @property
     def model(self) -> str | None:
@@ -187,28 +121,61 @@ class Event(EventDraft[V_co]):
 
         The name under which it answered is `value.model`.
         """
-        own, asked = getattr(self.value, "model", None), self._d.scope.context.model
+        own, asked = getattr(self.value, "model", None), self.context.model
         return asked or own if isinstance(self.value, AssistantMessage) else own or asked
 
     @property
     def provider(self) -> str | None:
         """The model's provider: the value's own, else the context's."""
-        return getattr(self.value, "provider", None) or self._d.scope.context.provider
+        return getattr(self.value, "provider", None) or self.context.provider
 
     @property
-    def attempt(self) -> int:
-        """Which attempt of the run this is, from 1."""
-        return self._d.scope.context.attempt
+    def new_messages(self) -> Sequence[Mapping[str, Any]] | None:
+        """At `before_llm_call`: the messages that are new since the conversation's last request.
 
-    @property
-    def iteration(self) -> int | None:
-        """Which iteration of the agent loop this is."""
-        return self._d.scope.context.iteration
+        Until hooks have let a message through, it is new, and all are when hooks change.
+        """
+        request: Any = self.value
+        if not isinstance(request, ModelRequest):
+            return None
+        return FrozenList(self._dispatch.find_new_messages(request.messages))
 
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What the caller added."""
-        return self._d.scope.context.metadata
+    session_id: str | None = _context_field("session_id", "The session that this belongs to.")
+    thread_id: str | None = _context_field("thread_id", "The conversation that this belongs to.")
+    run_id: str | None = _context_field("run_id", "The run that this belongs to.")
+    parent_run_id: str | None = _context_field("parent_run_id", "The run that started this run.")
+    agent_name: str | None = _context_field("agent_name", "The agent at work.")
+    assistant_id: str | None = _context_field(
+        "assistant_id", "The assistant, as the LangGraph API names an agent with its config."
+    )
+    request_id: str | None = _context_field("request_id", "The request that this belongs to.")
+    tool_call_id: str | None = _context_field("tool_call_id", "The tool call that this belongs to.")
+    user: User | None = _context_field("user", "Who is acting.")
+    attempt: int = _context_field("attempt", "Which attempt of the run this is, from 1.")
+    iteration: int | None = _context_field("iteration", "Which iteration of the loop this is.")
+    metadata: Mapping[str, Any] = _context_field("metadata", "What the caller added.")
+
+    def with_config(self, config: Mapping[str, Any]) -> Event[V_co]:
+        """Return this event as a hook with some config is given it."""
+        return DetailedEvent(self._dispatch, self.value, config, self.verdict)
+
+
+class DetailedEvent(Event[V_co]):
+    """An event for a hook with a config, or for an observer."""
+
+    __slots__ = ("config", "verdict")
+
+    def __init__(
+        self, dispatch: Dispatch, value: Any, config: Mapping[str, Any], verdict: Verdict | None
+    ) -> None:
+        super().__init__(dispatch, value)
+        set_field(self, "config", config)
+        set_field(self, "verdict", verdict)
+
+
+def dispatch_of(event: Event[Any]) -> Dispatch:
+    """Return the dispatch that an event is of, which tells it from other events at its point."""
+    return event._dispatch
 
 
 def notes_of(event: Event[Any]) -> dict[str, Any]:
@@ -216,18 +183,4 @@ def notes_of(event: Event[Any]) -> dict[str, Any]:
 
     It is shared by all events of that work and is no part of any of them.
     """
-    return event._d.scope.notes
-
-
-NOTHING_MORE: tuple[Mapping[str, Any], None] = (NO_CONFIG, None)
-
-
-def variant(event: EventDraft[Any], **changes: Any) -> Event[Any]:
-    """Give an event like this one, with another value, config or verdict."""
-    config, verdict = event._more
-    draft: EventDraft[Any] = EventDraft()
-    draft.value = changes.get("value", event.value)
-    draft._d = event._d
-    draft._more = (changes.get("config", config), changes.get("verdict", verdict))
-    draft.__class__ = Event
-    return draft  # type: ignore[return-value]
+    return event._dispatch.scope.notes

@@ -18,6 +18,24 @@ class FrozenError(TypeError):
     """Somebody tried to change a value that was handed out frozen."""
 
 
+set_field = object.__setattr__
+"""Sets a field of a `FrozenObject`, in its constructor."""
+
+
+class FrozenObject:
+    """The base of what cannot be changed once it is made."""
+
+    __slots__ = ()
+    frozen_hint = ""
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        message = f"this {type(self).__name__} is frozen: {name!r} cannot be set{self.frozen_hint}"
+        raise FrozenError(message)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenError(f"this {type(self).__name__} is frozen: {name!r} cannot be deleted")
+
+
 def _refuse(self: object, *_args: object, **_kwargs: object) -> NoReturn:
     kind = "dict" if isinstance(self, dict) else "list"
     message = (
@@ -81,7 +99,7 @@ _ATOMS = frozenset({str, int, float, bool, type(None), bytes, complex, FrozenDic
 
 
 def freeze(value: Any) -> Any:
-    """Give a deeply frozen copy of plain data; what is frozen already is returned as it is.
+    """Return a deeply frozen copy of plain data; what is frozen already is returned as it is.
 
     Objects of other classes are passed on by reference: only data can be frozen.
     """
@@ -111,7 +129,7 @@ def _freeze(value: Any) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """Give a plain, changeable deep copy of frozen data."""
+    """Return a plain, changeable deep copy of frozen data."""
     if isinstance(value, dict):
         return {key: thaw(item) for key, item in value.items()}
     if isinstance(value, list):

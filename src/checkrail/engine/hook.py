@@ -6,14 +6,15 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
+from checkrail.engine.callables import annotation_of, callable_name, callable_source
 from checkrail.engine.errors import HookRefusedError, suggestion
-from checkrail.engine.event import NO_CONFIG, Event
+from checkrail.engine.event import NO_CONFIG, Context, Event
 from checkrail.engine.frozen import freeze
-from checkrail.engine.matchers import FIELDS, Pattern, compiled, patterns
+from checkrail.engine.matchers import FIELDS, Pattern, compile_pattern, list_patterns
 from checkrail.engine.outcomes import Outcome
-from checkrail.engine.points import CONTRACTS, Decision, HookPoint, Lane, Place, places
+from checkrail.engine.points import CONTRACTS, Decision, HookPoint, Lane, Place, find_places
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -26,6 +27,7 @@ OnErrors = OnError | Mapping[FailureKind, OnError]
 Mode = Literal["enforce", "shadow", "off"]
 Answer = Outcome | None
 When = Callable[..., Any]
+Patterns = Pattern | Iterable[Pattern]
 
 FAILURE_KINDS = ("error", "timeout", "unreachable", "invalid")
 DEFAULT_TIMEOUT = 5.0
@@ -69,6 +71,7 @@ class HookSpec:
     target_name: str = ""
     decisions: frozenset[Decision] | None = None
     redacts: bool = False
+    restores: bool = False
     observes: frozenset[str] = frozenset()
     said: frozenset[str] = frozenset()
 
@@ -108,33 +111,40 @@ class Hook:
     execute: Callable[..., Answer | Awaitable[Answer]]
 
 
-OPTIONS = frozenset(
-    {
-        "lane",
-        "priority",
-        "when",
-        "timeout",
-        "timeout_seconds",
-        "on_error",
-        "failure_mode",
-        "mode",
-        "enabled",
-        "max_retries",
-        "background",
-        "optional",
-        "thread",
-        "stream",
-        "config",
-        "source",
-        "target_type",
-        "target_name",
-        "decisions",
-        "redacts",
-        "observes",
-        *FIELDS,
-    },
-)
+class HookOptions(TypedDict, total=False):
+    """How a hook is to be treated; what is not said has a default."""
 
+    lane: LaneName | Lane | None
+    priority: int
+    tools: Patterns
+    agents: Patterns
+    models: Patterns
+    users: Patterns
+    channels: Patterns
+    tags: Patterns
+    when: Callable[..., Any] | None
+    timeout: float | timedelta | None
+    timeout_seconds: float
+    on_error: OnError | Mapping[FailureKind, OnError] | None
+    failure_mode: str | Enum
+    mode: Mode
+    enabled: bool
+    max_retries: int
+    background: bool
+    optional: bool
+    thread: bool
+    stream: str
+    config: Mapping[str, Any]
+    source: str
+    target_type: str
+    target_name: str
+    decisions: frozenset[Decision] | None
+    redacts: bool
+    restores: bool
+    observes: frozenset[str]
+
+
+OPTIONS = frozenset(HookOptions.__annotations__)
 
 TAKEN_OVER = (
     "priority",
@@ -147,6 +157,7 @@ TAKEN_OVER = (
     "target_type",
     "decisions",
     "redacts",
+    "restores",
     "observes",
 )
 """The options that a `HookSpec` takes as they were said."""
@@ -163,13 +174,14 @@ def declare(
     A callable may carry what holds unless said: `hook_points` and `hook_options`; and in
     `hook_reads(config)` the types of the values that it reads, if it cannot stand anywhere else.
     """
-    own_name, own_points, own_options = _carried(hook, options)
+    own_name, own_points, own_options = _own_declaration(hook, options)
     given = name or own_name
     options = {**own_options, **options}
     fn = _class_call(hook, given) if isinstance(hook, Hook) else hook
     _check_callable(given, fn)
+    fn = _given_context(fn)
     _check_options(given, options)
-    found = _once(place for point in tuple(points) or own_points for place in places(point))
+    found = _once(place for point in tuple(points) or own_points for place in find_places(point))
     if not found:
         raise HookRefusedError(given, "it names no point", "Name at least one, such as before_run")
     _check_readable(given, hook, found, options)
@@ -184,18 +196,18 @@ def declare(
         mode=_mode(given, options),
         lane=_lane(given, options),
         config=freeze(options.get("config") or {}),
-        source=options.get("source") or _source(fn),
+        source=options.get("source") or callable_source(fn),
         target_name=options.get("target_name") or own_name,
         said=frozenset(options),
         **{key: options[key] for key in TAKEN_OVER if key in options},
     )
 
 
-def _carried(
+def _own_declaration(
     hook: Hook | Callable[..., Any],
     said: Mapping[str, Any],
 ) -> tuple[str, tuple[str, ...], Mapping[str, Any]]:
-    """Give the name, the points and the options that a hook brings along itself."""
+    """Return the name, the points and the options that a hook brings along itself."""
     if isinstance(hook, Hook):
         name = _attribute(hook, "name") or type(hook).__name__
         if not isinstance(name, str):
@@ -205,7 +217,7 @@ def _carried(
     options: Mapping[str, Any] = getattr(hook, "hook_options", {})
     if said.get("background"):  # which stands in a lane of its own
         options = {key: value for key, value in options.items() if key != "lane"}
-    return _callable_name(hook), tuple(getattr(hook, "hook_points", ())), options
+    return callable_name(hook), tuple(getattr(hook, "hook_points", ())), options
 
 
 def _once(found: Iterable[Place]) -> tuple[Place, ...]:
@@ -238,44 +250,49 @@ def _class_call(hook: Hook, name: str) -> Callable[..., Any]:
     execute: Callable[..., Any] | None = getattr(hook, "execute", None)
     if execute is None:
         remedy = "Define `async def execute(self, event)`"
-        raise HookRefusedError(name, "its class has no execute method", remedy)
-    parameters = list(inspect.signature(execute).parameters.values())
-    if len(parameters) > 1 and parameters[1].name in ("ctx", "context"):
-
-        async def with_context(event: Event[Any]) -> Answer:
-            answer: Any = execute(event, event.context)
-            if inspect.isawaitable(answer):
-                answer = await answer
-            return cast("Answer", answer)
-
-        vars(with_context)["func"] = execute  # as a partial has it: what is called is shown
-        return with_context
+        raise HookRefusedError(name, "its class has no execute method", remedy, "fn")
     return execute
 
 
-def _callable_name(fn: Any) -> str:
-    while hasattr(fn, "func"):
-        fn = fn.func
-    name = getattr(fn, "__name__", None) or type(fn).__name__
-    return str(name)
+def _given_context(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a callable that gives the ids to a second parameter that is annotated `Context`."""
+    try:
+        parameters = [*inspect.signature(fn).parameters.values()]
+    except (TypeError, ValueError):
+        return fn
+    second = parameters[1] if len(parameters) > 1 else None
+    if second is None or second.kind is second.KEYWORD_ONLY:
+        return fn
+    if not _is_context(annotation_of(fn, second)):
+        return fn
+
+    async def with_context(event: Event[Any]) -> Answer:
+        answer: Any = fn(event, event.context)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return cast("Answer", answer)
+
+    vars(with_context)["func"] = fn  # as a partial has it: what is called is shown
+    return with_context
 
 
-def _source(fn: Any) -> str:
-    while hasattr(fn, "func"):
-        fn = fn.func
-    code = getattr(fn, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else "code"
+def _is_context(annotation: Any) -> bool:
+    if isinstance(annotation, str):  # of a name that only a type checker imports
+        return annotation.strip("'\"").rpartition(".")[2] == Context.__name__
+    return annotation is Context
 
 
 def _check_callable(name: str, fn: Any) -> None:
     if not callable(fn):
         problem = f"it is {type(fn).__name__}, which cannot be called"
-        raise HookRefusedError(name, problem, "Give a function, a callable object or a Hook")
+        raise HookRefusedError(name, problem, "Give a function, a callable object or a Hook", "fn")
     if isinstance(fn, type):
         remedy = f"Give an instance: {fn.__name__}()"
-        raise HookRefusedError(name, "it is a class, not an instance", remedy)
+        raise HookRefusedError(name, "it is a class, not an instance", remedy, "fn")
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        raise HookRefusedError(name, "it is a generator", "Return the decision, do not yield it")
+        raise HookRefusedError(
+            name, "it is a generator", "Return the decision, do not yield it", "fn"
+        )
 
 
 def _check_readable(
@@ -292,41 +309,41 @@ def _check_readable(
             carries = "data of any shape" if carried is object else carried.__name__
             problem = f"it reads {types}, but {place.point} carries {carries}"
             remedy = f"Register it at {', '.join(readable)}"
-            raise HookRefusedError(name, problem, remedy)
+            raise HookRefusedError(name, problem, remedy, "fn")
 
 
 def _check_options(name: str, options: Mapping[str, Any]) -> None:
     for key in options:
         if key not in OPTIONS:
             problem = f"there is no option {key!r}{suggestion(key, OPTIONS)}"
-            raise HookRefusedError(name, problem, f"Options are: {', '.join(sorted(OPTIONS))}")
+            raise HookRefusedError(name, problem, f"Options are: {', '.join(sorted(OPTIONS))}", key)
     when = options.get("when")
     if when is not None and not callable(when):
         remedy = "Give a callable, or register through Hooks or a file, where CEL is at hand"
-        raise HookRefusedError(name, f"`when` is {type(when).__name__}", remedy)
+        raise HookRefusedError(name, f"`when` is {type(when).__name__}", remedy, "when")
     stream = options.get("stream", "whole")
     if not isinstance(stream, str) or not STREAMS.fullmatch(stream):
         remedy = "Say whole, window, or window:N for N characters"
-        raise HookRefusedError(name, f"its stream is {stream!r}", remedy)
+        raise HookRefusedError(name, f"its stream is {stream!r}", remedy, "stream")
     for key, least in (("max_retries", 0), ("priority", None)):
         number = options.get(key, 0)
         if not isinstance(number, int) or (least is not None and number < least):
-            raise HookRefusedError(name, f"{key} is {number!r}", "Give a whole number")
+            raise HookRefusedError(name, f"{key} is {number!r}", "Give a whole number", key)
 
 
 def _match(name: str, options: Mapping[str, Any]) -> dict[str, tuple[Pattern, ...]]:
-    found = {key: patterns(options[key]) for key in FIELDS if options.get(key) is not None}
+    found = {key: list_patterns(options[key]) for key in FIELDS if options.get(key) is not None}
     for key, given in found.items():
         if not given:
             remedy = "Name one, or leave it out to match everything"
-            raise HookRefusedError(name, f"`{key}` is empty, and would never match", remedy)
+            raise HookRefusedError(name, f"`{key}` is empty, and would never match", remedy, key)
         for pattern in given:
             try:
-                compiled(pattern)
+                compile_pattern(pattern)
             except (re.error, TypeError, AttributeError) as error:
                 problem = f"{pattern!r} in `{key}` is no pattern: {error}"
                 remedy = "Give a glob, or a regular expression between slashes"
-                raise HookRefusedError(name, problem, remedy) from None
+                raise HookRefusedError(name, problem, remedy, key) from None
     return found
 
 
@@ -338,7 +355,7 @@ def _timeout(name: str, options: Mapping[str, Any]) -> float:
         given = given.total_seconds()
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not given > 0:
         remedy = "Give seconds, more than 0, or None for no limit"
-        raise HookRefusedError(name, f"its timeout is {given!r}", remedy)
+        raise HookRefusedError(name, f"its timeout is {given!r}", remedy, "timeout")
     return float(given)
 
 
@@ -354,14 +371,14 @@ def _on_error(name: str, options: Mapping[str, Any]) -> dict[str, str]:
         if kind not in FAILURE_KINDS or what not in _BEHAVIOURS:
             problem = f"on_error has {kind}: {what!r}"
             remedy = f"Say continue or block, for all or for each of {', '.join(FAILURE_KINDS)}"
-            raise HookRefusedError(name, problem, remedy)
+            raise HookRefusedError(name, problem, remedy, "on_error")
     return {kind: _BEHAVIOURS[what] for kind, what in said.items()}
 
 
 def _mode(name: str, options: Mapping[str, Any]) -> Mode:
     mode = options.get("mode", "enforce")
     if mode not in ("enforce", "shadow", "off"):
-        raise HookRefusedError(name, f"its mode is {mode!r}", "Say enforce, shadow or off")
+        raise HookRefusedError(name, f"its mode is {mode!r}", "Say enforce, shadow or off", "mode")
     return mode if options.get("enabled", True) else "off"
 
 
@@ -373,4 +390,4 @@ def _lane(name: str, options: Mapping[str, Any]) -> Lane | None:
         return Lane(lane)
     except ValueError:
         remedy = f"The lanes are: {', '.join(Lane)}"
-        raise HookRefusedError(name, f"there is no lane {lane!r}", remedy) from None
+        raise HookRefusedError(name, f"there is no lane {lane!r}", remedy, "lane") from None

@@ -71,14 +71,14 @@ FIELDS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def patterns(given: Pattern | Iterable[Pattern]) -> tuple[Pattern, ...]:
+def list_patterns(given: Pattern | Iterable[Pattern]) -> tuple[Pattern, ...]:
     """Read one pattern or several."""
     if isinstance(given, str) or hasattr(given, "search"):
         return (cast("Pattern", given),)
     return tuple(given)
 
 
-def compiled(pattern: Pattern) -> Callable[[str], object]:
+def compile_pattern(pattern: Pattern) -> Callable[[str], object]:
     """Compile a pattern: a regular expression between slashes is searched, a glob is the whole."""
     if not isinstance(pattern, str):
         return pattern.search
@@ -89,9 +89,9 @@ def compiled(pattern: Pattern) -> Callable[[str], object]:
     return re.compile(fnmatch.translate(pattern)).match
 
 
-def matcher(match: Mapping[str, tuple[Pattern, ...]]) -> Test | None:
+def build_matcher(match: Mapping[str, tuple[Pattern, ...]]) -> Test | None:
     """Compile matchers into one test: every field has to match, by any of its patterns."""
-    tests = [_field_test(FIELDS[name], given) for name, given in match.items()]
+    tests = [_build_field_test(FIELDS[name], given) for name, given in match.items()]
     if len(tests) <= 1:
         return tests[0] if tests else None
     return lambda event: all(test(event) for test in tests)
@@ -104,8 +104,8 @@ def check_name(name: str) -> None:
         raise ValueError(f"{problem}: {LONGEST_NAME} is the limit. Shorten it")
 
 
-def _field_test(read: Callable[[Any], Any], given: tuple[Pattern, ...]) -> Test:
-    searches = [compiled(item) for item in given]
+def _build_field_test(read: Callable[[Any], Any], given: tuple[Pattern, ...]) -> Test:
+    searches = [compile_pattern(item) for item in given]
     exact = {item for item in given if isinstance(item, str) and re.fullmatch(r"[\w.-]+", item)}
 
     def hit(found: Any) -> bool:

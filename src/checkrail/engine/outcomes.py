@@ -20,6 +20,10 @@ else:
     T_co = TypeVar("T_co", covariant=True)
 
 
+REFUSED: Final = 403
+"""The HTTP status of a refusal that names none."""
+
+
 class Unset(Enum):
     """Tells "no value was given" from "the value is None"."""
 
@@ -77,7 +81,7 @@ def check_refusal(refusal: object) -> None:
     """Raise `InvalidOutcomeError` if a refusal has a status or a time that HTTP cannot say."""
     check_texts(refusal)
     kind, status = type(refusal).__name__, getattr(refusal, "status", None)
-    if not is_refusal_status(status):
+    if not (is_refusal_status(status) or (status is None and not isinstance(refusal, Fail))):
         raise InvalidOutcomeError(
             f"the status of {kind} is {status!r}, but a refusal has a whole number from 400 to 599",
         )
@@ -115,14 +119,15 @@ class Continue(Outcome, Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Block(RefusalOutcome):
-    """Refuse, with a reason, an HTTP status and perhaps a machine-readable code.
+    """Refuse, with a reason and perhaps an HTTP status and a machine-readable code.
 
-    `retry_after` is in how many seconds it is worth asking again.
+    Without a status, whoever carries the refusal chooses one: 403, and before a model what its
+    clients take as final. `retry_after` is in how many seconds it is worth asking again.
     """
 
     decision = Decision.BLOCK
     reason: str = ""
-    status: int = 403
+    status: int | None = None
     code: str | None = None
     retry_after: float | None = None
 
@@ -183,14 +188,14 @@ class Reject(Exception):
     """Raise it anywhere in a hook: the same as returning `Block`."""
 
     reason: str = ""
-    status: int = 403
+    status: int | None = None
     code: str | None = None
     retry_after: float | None = None
 
     def __init__(
         self,
         reason: str = "",
-        status: int = 403,
+        status: int | None = None,
         code: str | None = None,
         retry_after: float | None = None,
     ) -> None:
@@ -230,7 +235,7 @@ class RejectRun(Reject):
     @property
     def status_code(self) -> int:
         """The HTTP status of the refusal."""
-        return self.status
+        return self.status or REFUSED
 
     @status_code.setter
     def status_code(self, status: int) -> None:

@@ -132,20 +132,20 @@ class Contract:
         if _fits(self.value, value) or (value is None and self.point is HookPoint.QUERY_END):
             return freeze(value)
         message = (
-            f"{self.point} carries {_named(self.value)}, "
+            f"{self.point} carries {_type_name(self.value)}, "
             f"but was fired with {type(value).__name__}: give it the value of that type"
         )
         raise TypeError(message)
 
-    def changed(self, value: Any, current: Any, *, redacted: bool = False) -> Any:
+    def read_change(self, value: Any, current: Any, *, redacted: bool = False) -> Any:
         """Read a hook's changed value; a text stands for the value's primary text."""
         if isinstance(value, str) and self.value is not object:
             value = _with_text(current, value, self, redacted=redacted)
         if value is None and self.point is HookPoint.QUERY_END:
             return None
-        return self._checked("a changed value", self.value, value)
+        return self._check_type("a changed value", self.value, value)
 
-    def result(self, decision: Decision, value: Any, current: Any) -> Any:
+    def read_result(self, decision: Decision, value: Any, current: Any) -> Any:
         """Read the value that a `replace` or `stop` brings."""
         wanted = self.replace if decision is Decision.REPLACE else self.stop
         if wanted is None:  # pragma: no cover - decisions are checked first
@@ -155,15 +155,15 @@ class Contract:
                 value = AssistantMessage(content=value)
             elif wanted is ToolResult:
                 value = ToolResult(id=current.id, name=current.name, content=value)
-        return self._checked(f"a {decision} value", wanted, value)
+        return self._check_type(f"a {decision} value", wanted, value)
 
-    def _checked(self, what: str, wanted: type, value: Any) -> Any:
+    def _check_type(self, what: str, wanted: type, value: Any) -> Any:
         if _fits(wanted, value):
             try:
                 return freeze(value)
             except ValueError as error:
                 raise InvalidOutcomeError(f"{what} at {self.point}: {error}") from None
-        message = f"{what} at {self.point} is {_named(wanted)}, not {type(value).__name__}"
+        message = f"{what} at {self.point} is {_type_name(wanted)}, not {type(value).__name__}"
         raise InvalidOutcomeError(message)
 
 
@@ -171,7 +171,7 @@ def _fits(wanted: type, value: Any) -> bool:
     return wanted is object or isinstance(value, wanted)
 
 
-def _named(wanted: type) -> str:
+def _type_name(wanted: type) -> str:
     return "a text" if wanted is str else f"a {wanted.__name__}"
 
 
@@ -295,11 +295,11 @@ class Place:
     guard: Guard | None = None
 
 
-def _succeeded(event: Any) -> bool:
+def _is_success(event: Any) -> bool:
     return bool(event.value.status == "success")
 
 
-def _timed_out(event: Any) -> bool:
+def _is_timeout(event: Any) -> bool:
     return bool(event.value.status == "timeout")
 
 
@@ -313,8 +313,8 @@ ALIASES: dict[str, tuple[tuple[HookPoint, Guard | None], ...]] = {
     "after_tool_execution": ((HookPoint.AFTER_TOOL_CALL, None),),
     "transform_response": ((HookPoint.BEFORE_FINAL_RESPONSE, None),),
     "on_error": ((HookPoint.ON_RUN_ERROR, None),),
-    "on_run_finish": ((HookPoint.AFTER_RUN, _succeeded), (HookPoint.ON_RUN_ERROR, None)),
-    "on_timeout": ((HookPoint.ON_RUN_ERROR, _timed_out),),
+    "on_run_finish": ((HookPoint.AFTER_RUN, _is_success), (HookPoint.ON_RUN_ERROR, None)),
+    "on_timeout": ((HookPoint.ON_RUN_ERROR, _is_timeout),),
 }
 """Other names that users know; some stand for two points, or for some events of one."""
 
@@ -325,7 +325,7 @@ FIRED_AS: dict[str, HookPoint] = {
 """Every name that can be fired; an alias that narrows or doubles a point cannot."""
 
 
-def places(name: str) -> tuple[Place, ...]:
+def find_places(name: str) -> tuple[Place, ...]:
     """Find the points that a name stands for."""
     if name in ALIASES:
         return tuple(Place(point, str(name), guard) for point, guard in ALIASES[name])
@@ -335,12 +335,12 @@ def places(name: str) -> tuple[Place, ...]:
         raise UnknownPointError(name, [*HookPoint, *ALIASES]) from None
 
 
-def point_named(name: str) -> HookPoint:
+def find_point(name: str) -> HookPoint:
     """Find the one point that a name stands for."""
     try:
         return FIRED_AS[name]
     except (KeyError, TypeError):
-        found = places(name)
+        found = find_places(name)
     known = " or ".join(place.point for place in found)
     message = f"{name!r} can only be registered for: fire {known} instead"
     raise CheckrailError(message)

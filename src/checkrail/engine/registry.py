@@ -5,28 +5,29 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
-from checkrail.engine.binding import Bound, fail_open_advice
-from checkrail.engine.dispatch import log
+from checkrail.engine.chain import BoundHook, Plan, compile_plan
+from checkrail.engine.dispatch_state import log
 from checkrail.engine.errors import HookRefusedError, suggestion
 from checkrail.engine.event import Context
-from checkrail.engine.hook import Hook, HookSpec, declare
-from checkrail.engine.plan import Plan, compiled
-from checkrail.engine.points import point_named
+from checkrail.engine.hook import Hook, HookOptions, HookSpec, declare
+from checkrail.engine.hook_checks import fail_open_advice
+from checkrail.engine.new_messages import SEEN_MESSAGES, SeenMessages
+from checkrail.engine.points import find_point
 from checkrail.engine.scope import Budget, Scope, Sink
-from checkrail.engine.verdict import PlainVerdict, Verdict, VerdictDraft
+from checkrail.engine.verdict import Verdict
+from checkrail.recent import RecentEntries
 
 if TYPE_CHECKING:
     from checkrail.engine.asks import AskHandler
-    from checkrail.engine.options import HookOptions
-    from checkrail.engine.overruns import Overruns
+    from checkrail.engine.points import Lane
     from checkrail.engine.records import History
-    from checkrail.engine.watch import Walker, Watchdog
+    from checkrail.engine.timeouts import Overruns
 
 DEFAULT_RUN_RETRIES = 10
-KEPT_BUDGETS = 4096
+MAX_BUDGETS = 4096
 NO_IDS = Context()
 
 
@@ -46,21 +47,19 @@ class HookRegistry:
         max_retries: int = DEFAULT_RUN_RETRIES,
         label: str = "",
     ) -> None:
-        self.sinks: tuple[Sink, ...] = _sinks(sink)
+        self.sinks: tuple[Sink, ...] = _read_sinks(sink)
         self.ask = ask
         self.history: History = history
         self.max_retries = max_retries
         self.label = label
-        self.marking = False
-        self.plan: Plan = compiled(())
+        self.plan: Plan = compile_plan(())
         self._hooks: dict[str, HookSpec] = {}
         self._budgets: dict[str, Budget] = {}
         self._lock = threading.RLock()
-        self.dogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
-        self.idle: list[Walker] = []
         self.overruns: dict[str, Overruns] = {}
+        self.seen_messages: SeenMessages = RecentEntries(SEEN_MESSAGES)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._abandoned: set[asyncio.Task[Any]] = set()
+        self._unended: set[asyncio.Task[Any]] = set()
 
     def register(
         self,
@@ -70,13 +69,13 @@ class HookRegistry:
         **options: Unpack[HookOptions],
     ) -> HookSpec:
         """Add a hook, or refuse it with the reason."""
-        spec = _spec(hook, points, name, options)
+        spec = _read_spec(hook, points, name, options)
         with self._lock:
             if not spec.named:
                 spec = dataclasses.replace(spec, name=self._free_name(spec.name))
             elif spec.name in self._hooks:
                 remedy = "Give it another name, or use replace()"
-                raise HookRefusedError(spec.name, "there is a hook of that name", remedy)
+                raise HookRefusedError(spec.name, "there is a hook of that name", remedy, "name")
             self._swap([*self._hooks.values(), spec])
         self._warn_if_open(spec)
         return spec
@@ -89,9 +88,9 @@ class HookRegistry:
         **options: Unpack[HookOptions],
     ) -> HookSpec:
         """Put a hook in the place of the one that has its name."""
-        spec = _spec(hook, points, name, options)
+        spec = _read_spec(hook, points, name, options)
         with self._lock:
-            self._known(spec.name)
+            self._find(spec.name)
             hooks = {**self._hooks, spec.name: spec}
             self._swap(hooks.values())
         self._warn_if_open(spec)
@@ -100,7 +99,7 @@ class HookRegistry:
     def unregister(self, name: str) -> HookSpec:
         """Take a hook away."""
         with self._lock:
-            spec = self._known(name)
+            spec = self._find(name)
             self._swap(other for other in self._hooks.values() if other is not spec)
         return spec
 
@@ -116,21 +115,18 @@ class HookRegistry:
             self._swap(specs([*self._hooks.values()]) if callable(specs) else specs)
 
     def list(self, point: str | None = None) -> list[HookSpec]:
-        """Give the hooks in the order of their registration, or of one point in its order."""
+        """Return the hooks in the order of their registration, or of one point in its order."""
         if point is None:
             return [*self._hooks.values()]
-        return [bound.spec for bound in self.bound(point)]
+        return [bound.spec for bound in self.bound_hooks(point)]
 
-    def bound(self, point: str) -> tuple[Bound, ...]:
-        """Give the hooks of one point as they will be called."""
-        chain = self.plan[point_named(point)]
-        if chain is None:
-            return ()
-        entries = [entry for _, found in chain.lanes for entry in found]
-        return tuple(entry[0] for entry in (*entries, *chain.background))
+    def bound_hooks(self, point: str) -> tuple[BoundHook, ...]:
+        """Return the hooks of one point as they will be called."""
+        chain = self.plan[find_point(point)]
+        return () if chain is None else chain.hooks
 
     def has(self, point: str) -> bool:
-        """Say whether any hook stands at a point."""
+        """Return whether any hook stands at a point."""
         return self.plan[point] is not None
 
     def scope(
@@ -146,79 +142,82 @@ class HookRegistry:
         context = parent.context.bind(ids)
         same_run = context.run_id == parent.context.run_id
         budget = parent.budget if same_run else parent.outermost.budget(context.run_id)
-        held = dict(zip(parent.levels, parent.desks, strict=True))
-        held[self] = ask or held.get(self) or self.ask
-        made = Scope(tuple(held), context, budget, tuple(held.values()))
+        handlers = dict(zip(parent.levels, parent.ask_handlers, strict=True))
+        handlers[self] = ask or handlers.get(self) or self.ask
+        made = Scope(tuple(handlers), context, budget, tuple(handlers.values()))
         made.notes = parent.notes
-        made.lack(parent.without)
+        made.exclude(parent.excluded)
         return made
 
     def _scope(self, context: Context, ask: AskHandler | None = None) -> Scope:
         return Scope((self,), context, self.budget(context.run_id), (ask or self.ask,))
 
     def budget(self, run_id: str | None) -> Budget:
-        """Give the retries of a run: the same to all who name it, lately at least."""
+        """Return the retries of a run: the same to all who name it, lately at least."""
         if run_id is None:
             return Budget(self.max_retries)
         with self._lock:
             budget = self._budgets.pop(run_id, None) or Budget(self.max_retries)
             self._budgets[run_id] = budget
-            if len(self._budgets) > KEPT_BUDGETS:
+            if len(self._budgets) > MAX_BUDGETS:
                 del self._budgets[next(iter(self._budgets))]
         return budget
 
-    async def fire(self, point: str, value: Any, **context: Any) -> Verdict:
-        """Call the hooks at a point, and give the verdict."""
-        if self.plan[point] is None:
-            if context:
-                NO_IDS.bind(context)  # a mistake in it is one now, and not when a hook comes
-            verdict = VerdictDraft()
-            verdict.value = value
-            verdict._d = None
-            verdict.__class__ = PlainVerdict
-            return verdict  # type: ignore[return-value]
-        return await self._scope(NO_IDS.bind(context)).fire(point, value)
+    async def fire(
+        self,
+        point: str,
+        value: Any,
+        *,
+        lanes: Collection[Lane] | None = None,
+        after: Verdict | None = None,
+        **context: Any,
+    ) -> Verdict:
+        """Call the hooks at a point, and return the verdict; see `Scope.fire`."""
+        if self.plan[point] is None and not context:
+            return Verdict(value)
+        scope = self._scope(NO_IDS.bind(context))
+        return await scope.fire(point, value, lanes=lanes, after=after)
 
-    def mark(self) -> None:
-        """Have tasks that hooks start remember whose work they are, from now on."""
-        if not self.marking:
-            with self._lock:
-                self.marking = True
-                self._swap(self._hooks.values())
-
-    def hold(self, work: Coroutine[Any, Any, Any], *, abandoned: bool = False) -> None:
-        """Run something in a task that outlives its caller."""
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run something in a task that outlives its caller, and that `aclose` waits for."""
         task = asyncio.get_running_loop().create_task(work)
-        held = self._abandoned if abandoned else self._tasks
-        held.add(task)
-        task.add_done_callback(held.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def keep_task(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task for which nobody waits any longer until it ends, however that is."""
+        self._unended.add(task)
+        task.add_done_callback(self._unended.discard)
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     async def aclose(self) -> None:
-        """Wait for the observers in the background; each has its timeout."""
-        while waiting := _here(self._tasks):
+        """Wait for the observers in the background, each for its timeout and a grace at most."""
+        while waiting := _in_this_loop(self._tasks):
             await asyncio.wait(waiting)
-        for task in _here(self._abandoned):
+        for task in _in_this_loop(self._unended):
             task.cancel()
 
     def _swap(self, specs: Iterable[HookSpec]) -> None:
         hooks: dict[str, HookSpec] = {}
-        bound: list[Bound] = []
+        bound: list[BoundHook] = []
         for spec in specs:
             if spec.name in hooks:
                 remedy = "Names are unique at their level: rename one of them"
-                raise HookRefusedError(spec.name, "there are two hooks of that name", remedy)
+                raise HookRefusedError(
+                    spec.name, "there are two hooks of that name", remedy, "name"
+                )
             hooks[spec.name] = spec
-            bound += [Bound(spec, place, self, len(hooks)) for place in spec.places]
-        plan = compiled(bound)
+            bound += [BoundHook(spec, place, self, len(hooks)) for place in spec.places]
+        plan = compile_plan(bound)
         self._hooks, self.plan = hooks, plan
 
     def _warn_if_open(self, spec: HookSpec) -> None:
         """Log that a hook which refuses fails open; `swap` moves hooks of which it was said."""
-        for bound in (bound for place in spec.places for bound in self.bound(place.point)):
+        for bound in (bound for place in spec.places for bound in self.bound_hooks(place.point)):
             if bound.spec is spec and (advice := fail_open_advice(bound)) is not None:
                 log.warning('%s: %s. Say %s="%s"', bound.where, *advice)
 
-    def _known(self, name: str) -> HookSpec:
+    def _find(self, name: str) -> HookSpec:
         try:
             return self._hooks[name]
         except KeyError:
@@ -235,13 +234,13 @@ class HookRegistry:
         return free
 
 
-def _here(tasks: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
-    """Give the tasks of this event loop: nobody else's can be waited for."""
+def _in_this_loop(tasks: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+    """Return the tasks of this event loop: nobody else's can be waited for."""
     loop = asyncio.get_running_loop()
     return [task for task in [*tasks] if task.get_loop() is loop]
 
 
-def _spec(
+def _read_spec(
     hook: Hook | HookSpec | Callable[..., Any],
     points: tuple[str, ...],
     name: str | None,
@@ -255,7 +254,7 @@ def _spec(
     return declare(hook, points, name, **options)
 
 
-def _sinks(given: Any) -> tuple[Sink, ...]:
+def _read_sinks(given: Any) -> tuple[Sink, ...]:
     if given is None:
         return ()
     sinks = (given,) if callable(given) or isinstance(given, str) else tuple(given)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, ValuesView
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Self
@@ -12,8 +13,16 @@ from typing import Any, ClassVar, Self
 from checkrail.engine.containment import ends_process
 from checkrail.engine.frozen import FrozenDict, FrozenList, freeze
 
-WRITTEN = frozenset({"Decimal", "UUID", "PosixPath", "WindowsPath", "date", "datetime", "time"})
+WRITTEN = frozenset(
+    {
+        *("Decimal", "UUID", "date", "datetime", "time", "UserString"),
+        *("PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath"),
+    },
+)
 """What is not JSON, but has one written form that everybody knows."""
+LONGEST_NUMBER = 10_000
+"""Bits; Python refuses to write numbers that are much longer in decimal digits."""
+_LISTS = (Sequence, AbstractSet, ValuesView)
 
 
 def _opaque(value: Any) -> str:
@@ -211,6 +220,8 @@ def plain(value: Any, opaque: Callable[[Any], str] = _opaque) -> Any:
     """
     if isinstance(value, Enum):
         return plain(value.value, opaque)
+    if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
+        return hex(value)
     if value is None or isinstance(value, (str, int, float)):
         finite = not isinstance(value, float) or math.isfinite(value)
         return value if finite else str(value)
@@ -229,12 +240,14 @@ def _foreign(value: Any, opaque: Callable[[Any], str]) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
         return {item.name: plain(getattr(value, item.name), opaque) for item in fields}
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).decode(errors="backslashreplace")
     if type(value).__name__ in WRITTEN:
         return str(value)
-    dump = getattr(value, "model_dump", None)
     try:
+        if isinstance(value, _LISTS) and not isinstance(value, range):  # a range may be endless
+            return [plain(item, opaque) for item in value]
+        dump = getattr(value, "model_dump", None)
         return plain(dump(mode="json"), opaque) if callable(dump) else opaque(value)
     except BaseException as error:
         if ends_process(error):

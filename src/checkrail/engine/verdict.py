@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from checkrail.engine.dispatch import Dispatch
-from checkrail.engine.frozen import FrozenError
-from checkrail.engine.outcomes import UNSET
+from checkrail.engine.frozen import FrozenObject, set_field
+from checkrail.engine.outcomes import REFUSED
 from checkrail.engine.points import Decision
-from checkrail.engine.records import Call
 
 if TYPE_CHECKING:
+    from checkrail.engine.dispatch_state import Dispatch, Ruling
     from checkrail.engine.outcomes import Outcome
     from checkrail.engine.records import HookRecord
 
 DROPS_INJECTED = frozenset({Decision.BLOCK, Decision.FAIL, Decision.STOP})
 
 
-class Verdict:
-    """The decision at one point, read from the dispatch that made it.
+class Verdict(FrozenObject):
+    """The decision at one point: to go on, unless the dispatch beside it says more.
 
     `value` is what the work goes on with: the value as the hooks left it, or what a `replace`
     or `stop` brought.
     """
 
-    __slots__ = ()
+    __slots__ = ("value",)
 
     value: Any
-    _d: Dispatch | None
+    _dispatch: Dispatch | None = None
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        message = f"a verdict is frozen: {name!r} cannot be set"
-        raise FrozenError(message)
-
-    def __delattr__(self, name: str) -> NoReturn:
-        message = f"a verdict is frozen: {name!r} cannot be deleted"
-        raise FrozenError(message)
+    def __init__(self, value: Any) -> None:
+        _set_value(self, value)
 
     def __repr__(self) -> str:
         by = f" by {self.hook}" if self.hook else ""
@@ -44,8 +38,12 @@ class Verdict:
         return f"<Verdict {self.decision}{by}{why}>"
 
     @property
+    def _ruling(self) -> Ruling | None:
+        return None if self._dispatch is None else self._dispatch.ruling
+
+    @property
     def _outcome(self) -> Outcome | None:
-        ruling = None if self._d is None else self._d.ruling
+        ruling = self._ruling
         return None if ruling is None else ruling.outcome
 
     @property
@@ -61,7 +59,14 @@ class Verdict:
 
     @property
     def status(self) -> int | None:
-        """The HTTP status of a `block` or `fail`."""
+        """The HTTP status of a `block` or `fail`: 403 for a block that names none."""
+        if self.decision is Decision.BLOCK:
+            return self.named_status or REFUSED
+        return self.named_status
+
+    @property
+    def named_status(self) -> int | None:
+        """The HTTP status that the hook itself named for its refusal, if it did."""
         return getattr(self._outcome, "status", None)
 
     @property
@@ -77,77 +82,56 @@ class Verdict:
     @property
     def hook(self) -> str | None:
         """The name of the hook that decided; None for `continue`."""
-        ruling = None if self._d is None else self._d.ruling
-        decided = None if ruling is None else ruling.decided
-        return None if decided is None else decided.by.spec.name
+        strictest = None if self._ruling is None else self._ruling.strictest
+        return None if strictest is None else strictest.by.spec.name
 
     @property
     def inject(self) -> Sequence[Mapping[str, Any]]:
         """Messages for the conversation."""
-        ruling = None if self._d is None else self._d.ruling
+        ruling = self._ruling
         return () if ruling is None or self.decision in DROPS_INJECTED else ruling.inject
 
     @property
     def subject(self) -> Any:
         """The value at the point as the hooks left it, whatever a `replace` or `stop` brought."""
-        d = self._d
-        if d is None:
-            return self.value
-        return d.value if d.ruling is None or d.ruling.subject is UNSET else d.ruling.subject
+        return self.value if self._dispatch is None else self._dispatch.value
 
     @property
     def given(self) -> Any:
         """The value that was given to the point, or what a redaction left of it."""
-        return self.value if self._d is None else self._d.original
+        return self.value if self._dispatch is None else self._dispatch.original
 
     @property
     def redacted(self) -> bool:
         """Whether a hook redacted the value: nobody may keep the earlier form of it."""
-        trace = () if self._d is None else self._d.trace
-        return any(type(call) is Call and call.redacted and not call.bound.shadow for call in trace)
+        results = () if self._dispatch is None else self._dispatch.results()
+        return any(call.redacted and not call.bound.shadow for call in results)
 
     @property
     def records(self) -> tuple[HookRecord, ...]:
         """Every hook call of the dispatch: its start, and its ending."""
-        d = self._d
-        if d is None:
+        dispatch = self._dispatch
+        if dispatch is None:
             return ()
-        if d.sent is None:
-            object.__setattr__(d, "sent", [])
-        if not d.scope.sinks:
-            d.flush()
-        return tuple(d.sent or ())
+        if not dispatch.sinks:
+            dispatch.make_records()
+        return tuple(dispatch.records)
 
 
-class FinalVerdict(Verdict, Dispatch):
-    """The verdict in the end: the dispatch itself, which does not change any more."""
+_set_value = vars(Verdict)["value"].__set__
+"""Sets the slot: quicker than `set_field`, and most points have no hooks and need no more."""
 
-    __slots__ = ()
+
+class DispatchVerdict(Verdict):
+    """The verdict over what the hooks of a dispatch have said so far, and in the end."""
+
+    __slots__ = ("_dispatch",)
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        set_field(self, "_dispatch", dispatch)
 
     @property
-    def _d(self) -> Dispatch:  # type: ignore[override]
-        return self
-
-
-class VerdictDraft:
-    """A verdict beside its dispatch, while it is being made."""
-
-    __slots__ = ("_d", "value")
-
-    value: Any
-    _d: Dispatch | None
-
-
-class PlainVerdict(Verdict, VerdictDraft):
-    """A verdict beside its dispatch, which has not come to its end, or was not needed."""
-
-    __slots__ = ()
-
-
-def verdict_so_far(d: Dispatch) -> Verdict:
-    """Give the verdict over what the hooks of a dispatch have said so far."""
-    draft = VerdictDraft()
-    draft.value = d.value if d.ruling is None else d.ruling.result(d.value)
-    draft._d = d
-    draft.__class__ = PlainVerdict
-    return draft  # type: ignore[return-value]
+    def value(self) -> Any:
+        """What the work goes on with."""
+        ruling = self._ruling
+        return self.subject if ruling is None else ruling.result(self.subject)

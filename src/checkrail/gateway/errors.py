@@ -6,7 +6,7 @@ from checkrail.engine.errors import CheckrailError
 
 
 class GatewayError(CheckrailError):
-    """A request that is not answered; `status` and `message` are what its caller is told."""
+    """A request that is not answered; `status` and `message` are sent to its caller."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -15,15 +15,15 @@ class GatewayError(CheckrailError):
 
 
 class NotAdmittedError(GatewayError):
-    """A caller does not get in."""
+    """A caller is not admitted."""
 
 
-class NotTakenError(GatewayError):
-    """A request cannot be taken: its path leads nowhere, or its body cannot be read."""
+class InvalidRequestError(GatewayError):
+    """A request cannot be handled: its path leads nowhere, or its body cannot be read."""
 
 
 class UpstreamError(GatewayError):
-    """An upstream gave no answer, or not all of it.
+    """An upstream sent no answer, or not all of it.
 
     `again` says whether it is worth asking the same upstream once more.
     """

@@ -5,31 +5,76 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
-import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+import random
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from checkrail.actions.this_machine import is_loopback
-from checkrail.config.gateway import FORMATS, UpstreamConfig
-from checkrail.engine.extras import needs
-from checkrail.engine.matchers import Pattern, compiled
+from checkrail.actions.addresses import find_proxy
+from checkrail.config.gateway import UpstreamConfig
+from checkrail.engine.matchers import Pattern, compile_pattern
+from checkrail.extras import needs
 from checkrail.gateway.errors import GatewayError, UpstreamError
-from checkrail.gateway.formats.base import UnreadableError
-from checkrail.gateway.formats.json_bytes import read_json, write_json
-from checkrail.gateway.headers import ACCOUNT, CREDENTIALS, Headers, sent
-from checkrail.gateway.patience import AGAIN, pause
+from checkrail.gateway.headers import (
+    ACCOUNT,
+    CREDENTIALS,
+    Headers,
+    headers_to_upstream,
+    is_credential,
+    retries_itself,
+    without_signature,
+)
+from checkrail.gateway.signing import build_signer
+from checkrail.llm.formats import BY_NAME, NAMED_BY_PATH
+from checkrail.llm.json_bytes import read_json, write_json
+from checkrail.llm.wire_format import UnreadableError
 
 with needs("aiohttp", "the gateway", "gateway"):
     import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from checkrail.gateway.sent import FAILURES, Sent, not_reached
+from checkrail.gateway.upstream_response import FAILURES, UpstreamResponse, unreachable_error
+
+AGAIN = frozenset({408, 429, 500, 502, 503, 504, 529})
+"""Statuses that may be others the next time."""
+
+LONGEST = 10.0
+"""Seconds that a caller is kept waiting for another try, at most."""
+
+_FIRST = 0.25
+
+
+def resend_delay(tries: int, headers: Mapping[str, str] | None = None) -> float | None:
+    """Return the seconds to wait after so many tries; None if it is not worth the wait."""
+    headers = {} if headers is None else headers
+    if headers.get("x-should-retry", "").lower() == "false":
+        return None
+    told = _read_retry_after(headers)
+    if told is not None:
+        return told if told <= LONGEST else None
+    return min(LONGEST, _FIRST * 2.0**tries) * random.uniform(0.75, 1.25)  # noqa: S311 - no secret
+
+
+def _read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return how long the upstream says to wait: milliseconds, seconds, or a date."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if value.replace(".", "", 1).isdecimal() and value.isascii():
+            return float(value) * unit
+    try:
+        moment = parsedate_to_datetime(headers.get("retry-after", "")).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return max(0.0, moment - time.time())
+
 
 log = logging.getLogger("checkrail.gateway")
 
-__all__ = ["NoUpstreamError", "Route", "Sent", "UpstreamError", "Upstreams"]
+__all__ = ["NoUpstreamError", "Route", "UpstreamError", "UpstreamResponse", "Upstreams"]
 
 Content = bytes | AsyncIterator[bytes]
 """What a request carries; what comes in pieces can be sent once only."""
@@ -38,6 +83,14 @@ BodyFor = Callable[[str], Awaitable[bytes | None]]
 """Gives the body for a provider; None: nothing may be sent there."""
 
 _OPENAI = ("chat", "responses")
+_NEAR = {"chat": (*_OPENAI, "messages"), "responses": (*_OPENAI[::-1], "messages")}
+_NEAR |= {"messages": ("messages", *_OPENAI)}
+"""Whose upstreams take what is only passed on, where there are none of its own API."""
+
+_KEY_HEADERS = {"messages": "x-api-key", "gemini": "x-goog-api-key"}
+"""Where an upstream's key is sent that is no bearer token."""
+
+_VERSION = re.compile(r"/v1(alpha|beta)?$")
 _IN_ONE_PIECE = 512 * 1024
 _LONGEST_HEADER = 64 * 1024
 _NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
@@ -65,26 +118,25 @@ class Upstreams:
 
     def __init__(self, configs: Iterable[UpstreamConfig]) -> None:
         self.configs = tuple(configs)
-        self._places = [Place(config) for config in self.configs]
+        self._places = [Upstream(config) for config in self.configs]
         self._session: aiohttp.ClientSession | None = None
 
-    def route(self, format: str, model: str | None) -> Route:
-        """Find who takes a model: the first that does, then those to fall back to."""
-        places = [each for each in self._places if each.takes(format, model)]
+    def find_route(self, format: str, model: str | None) -> Route:
+        """Return the upstreams that take a model: the first that does, then the fallbacks."""
+        places = [each for each in self._places if each.can_take(format, model)]
         if not places:
             raise NoUpstreamError(format, model, self.configs)
         return Route(self, places, model)
 
-    def passing(self, format: str, model: str | None) -> Route:
-        """Find who takes what is only passed on: of that format, else of the nearest."""
-        near = _OPENAI if format in _OPENAI else ()
+    def find_passthrough_route(self, format: str, model: str | None) -> Route:
+        """Return who takes what is only passed on: upstreams of the format, else of the nearest."""
         spoken = {each.format for each in self.configs}
-        order = dict.fromkeys((format, *near, *FORMATS))
-        return self.route(next((each for each in order if each in spoken), format), model)
+        order = _NEAR.get(format, (format,))
+        return self.find_route(next((each for each in order if each in spoken), format), model)
 
-    def listing(self, format: str) -> list[Route]:
-        """Give everybody who has a list of models for the callers of an API, once each."""
-        first = self.passing(format, None)
+    def model_list_routes(self, format: str) -> list[Route]:
+        """Return everybody who has a list of models for the callers of an API, once each."""
+        first = self.find_passthrough_route(format, None)
         spoken = _OPENAI if first.format in _OPENAI else (first.format,)
         found: dict[str, Route] = {}
         for place in self._places:
@@ -113,37 +165,38 @@ class Upstreams:
             self._session = None
 
 
-class Place:
-    """One upstream, as it is asked."""
+class Upstream:
+    """One upstream, as requests are sent to it."""
 
     def __init__(self, config: UpstreamConfig) -> None:
         self.config = config
-        self.base = _base(config)
+        self.base = _base_url(config)
         self.origin = URL(config.url).origin()
-        self._tests = [compiled(pattern) for pattern in config.models]
+        self._tests = [compile_pattern(pattern) for pattern in config.models]
         self._prefixes = [
-            _prefix(pattern) if config.strip_prefix else "" for pattern in config.models
+            _pattern_prefix(pattern) if config.strip_prefix else "" for pattern in config.models
         ]
-        self._proxy = _proxy(config.url)
+        self._proxy = find_proxy(config.url)
         self._timeout = aiohttp.ClientTimeout(
             total=config.timeout_seconds, sock_connect=config.connect_seconds
         )
         self._own = [("accept-encoding", "identity"), *config.headers.items()]
-        if config.key is not None and config.format == "messages":
-            self._own.append(("x-api-key", config.key))
-        elif config.key is not None:
-            self._own.append(("authorization", f"Bearer {config.key}"))
+        if config.key is not None:
+            name = _KEY_HEADERS.get(config.format)
+            bearer = ("authorization", f"Bearer {config.key}")
+            self._own.append((name, config.key) if name else bearer)
         own = frozenset(name.lower().encode() for name, _ in self._own)
         self._without = own | ACCOUNT if own & CREDENTIALS else own
+        self._signer = build_signer(config)
 
-    def takes(self, format: str, model: str | None) -> bool:
+    def can_take(self, format: str, model: str | None) -> bool:
         """Return whether requests for a model can be sent here."""
         if format != self.config.format:
             return False
         return model is None or any(test(model) for test in self._tests)
 
-    def provider(self, model: str | None) -> str:
-        """Return whose model is asked here: as the config says, by its prefix, or this place."""
+    def provider_of(self, model: str | None) -> str:
+        """Return the provider of a model here: by the config, by its prefix, or this upstream."""
         prefix, slash, _ = (model or "").partition("/")
         return self.config.provider or (prefix if slash else "") or self.config.name
 
@@ -155,19 +208,19 @@ class Place:
         return model
 
     def public_name(self, own: str) -> str | None:
-        """Return the name by which callers ask for one of this place's models, if they can."""
+        """Return the name by which callers request one of this upstream's models, if they can."""
         for test, prefix in zip(self._tests, self._prefixes, strict=True):
             if test(prefix + own):
                 return prefix + own
         return None
 
     @property
-    def renames(self) -> bool:
-        """Whether models have other names here than for callers."""
-        return any(self._prefixes)
+    def takes_all(self) -> bool:
+        """Whether callers can request every model of this upstream, under its own name."""
+        return "*" in self.config.models
 
-    def body(self, body: Content | None, model: str | None) -> Content | None:
-        """Return a body that asks for a model by the name that it has here."""
+    def write_body(self, body: Content | None, model: str | None) -> Content | None:
+        """Return a body that names a model as it is called here."""
         if model is None or not isinstance(body, bytes) or self.own_name(model) == model:
             return body
         try:
@@ -177,35 +230,61 @@ class Place:
         named = isinstance(found, dict) and found.get("model") == model
         return write_json({**found, "model": self.own_name(model)}) if named else body
 
-    def headers(self, given: Headers, *, stranger: bool) -> CIMultiDict[str]:
-        """Return what is sent of a caller's headers; a stranger does not get the caller's key."""
-        without = self._without | ACCOUNT if stranger else self._without
-        return CIMultiDict([*sent(given, without), *self._own])
+    def write_path(self, path: str, model: str | None) -> str:
+        """Return a path below the address of this upstream, with the model as it is called here."""
+        if self.config.format in NAMED_BY_PATH:
+            own = None if model is None else self.own_name(model)
+            return path if own == model else BY_NAME[self.config.format].target_path(path, own)
+        return path.removeprefix("/v1")
 
-    async def ask(
-        self, session: aiohttp.ClientSession, request: Request, *, stranger: bool
-    ) -> Sent:
-        """Send a request, and again while that may help and nothing of an answer has come."""
-        headers = self.headers(request.headers, stranger=stranger)
+    def build_headers(self, given: Headers, *, stranger: bool) -> CIMultiDict[str]:
+        """Return the caller's headers to send; a `stranger` does not get the caller's key."""
+        without = self._without | ACCOUNT if stranger else self._without
+        sent = headers_to_upstream(given, without)
+        if self.config.format == "bedrock":
+            sent = without_signature(sent)
+        return CIMultiDict([*sent, *self._own])
+
+    async def _sign(self, request: UpstreamRequest, headers: CIMultiDict[str]) -> CIMultiDict[str]:
+        """Return headers with the gateway's own credentials, unless the caller has a token."""
+        if self._signer is None or headers.get("authorization", "").lower().startswith("bearer "):
+            return headers
+        unsigned = ((name, value) for name, value in headers.items() if not is_credential(name))
+        signed = CIMultiDict(unsigned)
+        body = request.body if isinstance(request.body, bytes) else b""
+        await self._signer.sign(request.method, self.base + request.target, signed, body)
+        return signed
+
+    async def send(
+        self, session: aiohttp.ClientSession, request: UpstreamRequest, *, stranger: bool
+    ) -> UpstreamResponse:
+        """Send a request, and again while that may help and nothing of an answer has come.
+
+        Never both the caller and we: each of their tries would be several of ours.
+        """
+        headers = self.build_headers(request.headers, stranger=stranger)
         tries = 1 if request.once else 1 + self.config.retries
         for tried in range(1, tries):
             try:
-                answer = await self._once(session, request, headers)
+                answer = await self._send_once(session, request, headers)
             except UpstreamError as error:
                 if not error.again:
                     raise
-                wait = pause(tried)
+                wait = resend_delay(tried)
             else:
-                wait = pause(tried, answer.response.headers) if answer.status in AGAIN else None
+                wait = (
+                    resend_delay(tried, answer.response.headers) if answer.status in AGAIN else None
+                )
                 if wait is None:
                     return answer
                 await answer.close()
             await asyncio.sleep(wait or 0)
-        return await self._once(session, request, headers)
+        return await self._send_once(session, request, headers)
 
-    async def _once(
-        self, session: aiohttp.ClientSession, request: Request, headers: CIMultiDict[str]
-    ) -> Sent:
+    async def _send_once(
+        self, session: aiohttp.ClientSession, request: UpstreamRequest, headers: CIMultiDict[str]
+    ) -> UpstreamResponse:
+        headers = await self._sign(request, headers)
         try:
             async with asyncio.timeout(self.config.first_byte_seconds):
                 response = await session.request(
@@ -218,11 +297,11 @@ class Place:
                     timeout=self._timeout,
                 )
         except FAILURES as error:
-            raise not_reached(self.config.name, error) from None
-        return Sent(self.config.name, response)
+            raise unreachable_error(self.config.name, error) from None
+        return UpstreamResponse(self.config.name, response)
 
 
-class Request:
+class UpstreamRequest:
     """What an upstream is to be sent."""
 
     __slots__ = ("body", "headers", "method", "once", "target")
@@ -231,10 +310,10 @@ class Request:
         self, method: str, path: str, query: bytes, body: Content | None, headers: Headers
     ) -> None:
         self.method = method
-        self.target = path.removeprefix("/v1") + (f"?{query.decode('latin-1')}" if query else "")
+        self.target = path + (f"?{query.decode('latin-1')}" if query else "")
         self.body = body
         self.headers = headers
-        self.once = not isinstance(body, bytes | None)
+        self.once = not isinstance(body, bytes | None) or retries_itself(headers)
 
     def data(self) -> Any:
         """Return the body as the client takes it: a large one is written piece by piece."""
@@ -244,12 +323,12 @@ class Request:
 
 
 class Route:
-    """The upstreams that take a request, in the order in which they are asked."""
+    """The upstreams that take a request, in the order in which they are tried."""
 
     def __init__(
         self,
         upstreams: Upstreams,
-        places: Sequence[Place],
+        places: Sequence[Upstream],
         model: str | None,
         *,
         home: URL | None = None,
@@ -258,7 +337,7 @@ class Route:
         self.home = home or places[0].origin  # whose key the caller has, if it has one
         self.name = config.name
         self.format = config.format
-        self.provider = places[0].provider(model)
+        self.provider = places[0].provider_of(model)
         self._model = model
         self._upstreams = upstreams
         self._places = places
@@ -271,9 +350,9 @@ class Route:
         return self._places[0].public_name(own)
 
     @property
-    def renames(self) -> bool:
-        """Whether models have other names at the first of the upstreams than for callers."""
-        return self._places[0].renames
+    def takes_all(self) -> bool:
+        """Whether callers can request every model of the first of the upstreams, as it is named."""
+        return self._places[0].takes_all
 
     async def send(
         self,
@@ -284,7 +363,7 @@ class Route:
         *,
         method: str = "POST",
         body_for: BodyFor | None = None,
-    ) -> Sent:
+    ) -> UpstreamResponse:
         """Return the first good answer, or the last one if none is. Raises `UpstreamError`.
 
         `body_for` gives the body for upstreams of another provider than the first.
@@ -292,22 +371,23 @@ class Route:
         session = self._upstreams.session
         places = self._places if isinstance(body, bytes | None) else self._places[:1]
         provider, is_refused = self.provider, False
-        kept: Sent | None = None
+        kept: UpstreamResponse | None = None
         failure: UpstreamError | None = None
         for place in places:
             last = place is places[-1]
             try:
-                if body_for is not None and place.provider(self._model) != provider:
-                    provider = place.provider(self._model)
+                if body_for is not None and place.provider_of(self._model) != provider:
+                    provider = place.provider_of(self._model)
                     written = await body_for(provider)
                     body, is_refused = written or body, written is None
                 if is_refused:
                     continue
-                own = place.body(body, self._model)
-                request = Request(method, path, query, own, headers)
-                answer = await place.ask(session, request, stranger=place.origin != self.home)
+                own = place.write_body(body, self._model)
+                at = place.write_path(path, self._model)
+                request = UpstreamRequest(method, at, query, own, headers)
+                answer = await place.send(session, request, stranger=place.origin != self.home)
             except UpstreamError as error:
-                _note(error.message, last=last)
+                _log_failure(error.message, last=last)
                 failure = error
                 continue
             except BaseException:
@@ -317,22 +397,22 @@ class Route:
             if kept is not None:
                 await kept.close()
             kept = answer
-            kept.provider = place.provider(self._model)
+            kept.provider = place.provider_of(self._model)
             if answer.status not in AGAIN:
                 break
-            _note(f"the upstream {place.config.name!r} answered {answer.status}", last=last)
+            _log_failure(f"the upstream {place.config.name!r} answered {answer.status}", last=last)
         if kept is None:
             assert failure is not None  # noqa: S101 - an answer or an error
             raise failure
         return kept
 
 
-def _note(told: str, *, last: bool) -> None:
-    """Tell whoever runs the gateway that an upstream fails."""
+def _log_failure(told: str, *, last: bool) -> None:
+    """Log that an upstream fails."""
     log.warning("%s: %s", told, "the caller is told" if last else "another one is asked")
 
 
-def _prefix(pattern: Pattern) -> str:
+def _pattern_prefix(pattern: Pattern) -> str:
     """Return the prefix of a pattern such as groq/*; a name without wildcards has none."""
     if not isinstance(pattern, str) or pattern.startswith("/"):
         return ""
@@ -341,8 +421,8 @@ def _prefix(pattern: Pattern) -> str:
     return prefix + slash if plain and any(sign in rest for sign in "*?[") else ""
 
 
-def _base(config: UpstreamConfig) -> str:
-    """Return what stands before what comes after `/v1` in a path.
+def _base_url(config: UpstreamConfig) -> str:
+    """Return what stands before what comes after `/v1` in a path, or before a path with a version.
 
     As their SDKs have it: an address of OpenAI's API ends in its version, which is `/v1` if there
     is no path at all; one of Anthropic's ends before it.
@@ -350,13 +430,6 @@ def _base(config: UpstreamConfig) -> str:
     url = config.url.rstrip("/")
     if config.format == "messages":
         return f"{url.removesuffix('/v1')}/v1"
+    if config.format in NAMED_BY_PATH:
+        return _VERSION.sub("", url)
     return url if urlsplit(url).path else f"{url}/v1"
-
-
-def _proxy(url: str) -> str | None:
-    """Return the proxy that the environment names for a URL; nobody goes to this machine by one."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if is_loopback(host) or urllib.request.proxy_bypass(host):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)

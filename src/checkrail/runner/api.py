@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from checkrail.engine.errors import CheckrailError
-from checkrail.engine.extras import needs
+from checkrail.extras import needs
 from checkrail.runs import jsons
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ _BROKEN = 5  # times that a server may fail at the same request, before it count
 Params = Sequence[tuple[str, str]]
 
 
-class Refused(CheckrailError):
-    """The server does not do what it was asked to, and would not if it was asked again."""
+class RequestRefused(CheckrailError):
+    """The server refused a request, and would refuse it again."""
 
     def __init__(self, status: int, error: str, message: str) -> None:
         super().__init__(message)
@@ -43,22 +43,22 @@ class Refused(CheckrailError):
         return self.message
 
     @property
-    def gone(self) -> bool:
+    def is_runner_gone(self) -> bool:
         """Whether the server does not know the runner any more."""
         return self.status == 410
 
     @property
-    def lost(self) -> bool:
+    def is_lease_lost(self) -> bool:
         """Whether the run in question is nobody's, or somebody else's."""
-        return self.gone or self.error in ("lease_lost", "not_found")
+        return self.is_runner_gone or self.error in ("lease_lost", "not_found")
 
 
-class Unavailable(CheckrailError):
+class ServerUnavailable(CheckrailError):
     """The server is not there, or cannot answer now."""
 
 
-def connection(server: str, key: str | None) -> dict[str, Any]:
-    """Return what a client of a server is made with, or raise what is wrong with its address."""
+def client_options(server: str, key: str | None) -> dict[str, Any]:
+    """Return the options of a client of a server, or raise what is wrong with its address."""
     with needs("httpx2", "a runner", "server"):
         import httpx2
     try:
@@ -70,7 +70,7 @@ def connection(server: str, key: str | None) -> dict[str, Any]:
     if url.userinfo:
         raise CheckrailError("--server has a password in it: say a key with CHECKRAIL_RUNNER_KEY")
     if key is not None and (not key.strip() or not key.isascii() or not key.strip().isprintable()):
-        raise CheckrailError("the key is empty, or has signs in it that no key has")
+        raise CheckrailError("the key is empty, or has characters that no key has")
     return {
         "base_url": str(url).rstrip("/"),
         "headers": {} if key is None else {"x-api-key": key.strip()},
@@ -79,11 +79,11 @@ def connection(server: str, key: str | None) -> dict[str, Any]:
     }
 
 
-class Api:
+class ServerApi:
     """The routes of the runner protocol."""
 
     def __init__(self, server: str, key: str | None) -> None:
-        self.options = connection(server, key)
+        self.options = client_options(server, key)
         import httpx2
 
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
@@ -93,7 +93,7 @@ class Api:
         """Close the connections."""
         await self._client.aclose()
 
-    async def ask(
+    async def send(
         self,
         method: str,
         path: str,
@@ -103,7 +103,7 @@ class Api:
         params: Params = (),
         patience: float | None = _ANSWER,
     ) -> Any:
-        """Ask once: gives the answer, or raises `Refused` or `Unavailable`."""
+        """Send a request once; raise `RequestRefused` or `ServerUnavailable`."""
         import httpx2
 
         try:
@@ -112,14 +112,16 @@ class Api:
                 path,
                 params=list(params),
                 content=None if body is None else jsons.dumps(body),
-                headers=headers(runner_id),
+                headers=request_headers(runner_id),
                 timeout=httpx2.Timeout(patience, connect=_CONNECT),
             )
         except httpx2.TransportError as error:
-            raise Unavailable(f"the server cannot be reached: {type(error).__name__}") from None
-        return read(answer)
+            raise ServerUnavailable(
+                f"the server cannot be reached: {type(error).__name__}"
+            ) from None
+        return parse_answer(answer)
 
-    async def insist(
+    async def send_until_answered(
         self,
         method: str,
         path: str,
@@ -129,18 +131,18 @@ class Api:
         params: Params = (),
         patience: float | None = _ANSWER,
     ) -> Any:
-        """Ask until there is an answer: gives it, or raises `Refused`."""
+        """Send a request until there is an answer: return it, or raise `RequestRefused`."""
         pause, failures, silent = _FIRST_PAUSE, 0, False
         while True:
             try:
-                answer = await self.ask(
+                answer = await self.send(
                     method, path, runner_id, body, params=params, patience=patience
                 )
-            except Unavailable as error:
+            except ServerUnavailable as error:
                 if not silent:
                     log.warning("%s; it is tried again", error)
                 silent = True
-            except Refused as refused:
+            except RequestRefused as refused:
                 failures += 1
                 if refused.status < 500 or failures >= _BROKEN:
                     raise
@@ -152,16 +154,16 @@ class Api:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-def headers(runner_id: str | None) -> dict[str, str]:
+def request_headers(runner_id: str | None) -> dict[str, str]:
     """Return the headers of a request."""
     told = {"content-type": "application/json"}
     return told if runner_id is None else {**told, RUNNER_ID: runner_id}
 
 
-def read(answer: httpx2.Response) -> Any:
-    """Read an answer: None if it has no content, or raise what it says is wrong."""
+def parse_answer(answer: httpx2.Response) -> Any:
+    """Parse an answer: None if it has no content, or raise what it says is wrong."""
     if answer.status_code in _NOT_NOW:
-        raise Unavailable(f"the server answered {answer.status_code}")
+        raise ServerUnavailable(f"the server answered {answer.status_code}")
     try:
         content = orjson.loads(answer.content) if answer.content else None
     except orjson.JSONDecodeError:
@@ -170,4 +172,4 @@ def read(answer: httpx2.Response) -> Any:
         return content
     told = content if isinstance(content, dict) else {}
     message = str(told.get("message") or f"the server answered {answer.status_code}")
-    raise Refused(answer.status_code, str(told.get("error") or ""), message)
+    raise RequestRefused(answer.status_code, str(told.get("error") or ""), message)

@@ -37,7 +37,7 @@ class KeyRevokedError(RequestError):
 
 
 class NotFoundError(RequestError):
-    """What was named is not there, or is somebody else's."""
+    """What was named does not exist, or belongs to somebody else."""
 
     status = 404
     error = "not_found"
@@ -65,7 +65,7 @@ class TooManyError(RequestError):
 
 
 class RefusedError(RequestError):
-    """A hook refused the run; the status is what the hook said."""
+    """A hook refused the run; the status is the hook's."""
 
     error = "refused"
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 from checkrail.agent.tools.tool import ToolError
 from checkrail.engine.values import User
+from checkrail.runs.admit.requests import Principal
 from checkrail.runs.errors import RequestError
-from checkrail.runs.parts import Parts, user_of
-from checkrail.runs.requests import Asker
-from checkrail.store.rows import Row
+from checkrail.runs.services import user_of
+from checkrail.store.runs import Run
 
-_AROUND: ContextVar[tuple[Parts, Row]] = ContextVar("checkrail_run")
+ResumeSession = Callable[..., Awaitable[Run]]
+"""Sends a prompt to a session, by its id, for somebody."""
+
+_AROUND: ContextVar[tuple[ResumeSession | None, Run]] = ContextVar("checkrail_run")
 
 
 @contextmanager
-def offered(parts: Parts, row: Row) -> Iterator[None]:
-    """Let the tools of a run reach the server that carries it out."""
-    token = _AROUND.set((parts, row))
+def offer_tools(resume: ResumeSession | None, row: Run) -> Iterator[None]:
+    """Let the tools of a run reach the server that executes it."""
+    token = _AROUND.set((resume, row))
     try:
         yield
     finally:
@@ -33,13 +36,12 @@ async def resume_session(session_id: str, prompt: str) -> dict[str, str]:
         session_id: The session, as it was told to you.
         prompt: What its agent is to be told.
     """
-    parts, row = _AROUND.get((None, {}))
-    resume = None if parts is None else parts.resume
-    if resume is None:
+    resume, row = _AROUND.get((None, None))
+    if resume is None or row is None:
         raise ToolError("sessions can be resumed only where the run server carries out the agent")
-    asker = Asker(user_of(row) or User("anonymous"), owner=row["owner"])
+    asker = Principal(user_of(row) or User("anonymous"), owner=row.owner)
     try:
-        run = await resume(session_id, prompt, asker, scope=row["scope"])
+        run = await resume(session_id, prompt, asker, scope=row.scope)
     except RequestError as error:
         raise ToolError(str(error)) from None
-    return {"session_id": session_id, "run_id": run["run_id"]}
+    return {"session_id": session_id, "run_id": run.run_id}

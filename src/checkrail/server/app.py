@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Collection
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -13,22 +14,22 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp
 
-from checkrail.connections.watch import hold_to_limits
+from checkrail.connections.watch import apply_limits
 from checkrail.engine.errors import CheckrailError
+from checkrail.resources import pause_gc, settle_memory
 from checkrail.server import gateway
-from checkrail.server.answers import handle_errors
 from checkrail.server.auth import EndWithKey, Guard
 from checkrail.server.auth.guard import Custom
-from checkrail.server.json_bodies import AssumeJson
-from checkrail.server.limits import BodyLimit
-from checkrail.server.memory import loading, settle_memory
-from checkrail.server.opening import open_services
+from checkrail.server.body_middleware import AssumeJson, BodyLimit
+from checkrail.server.deferred import document_app
 from checkrail.server.outages import Outages
 from checkrail.server.own_app import document_routes, without_middleware, wrap_in_middleware
 from checkrail.server.project import Project
-from checkrail.server.routes import ROUTERS
+from checkrail.server.responses import handle_errors
+from checkrail.server.routes import ROUTERS, gateway_calls
 from checkrail.server.services import Services
-from checkrail.store.health import trouble_of
+from checkrail.server.startup import open_services
+from checkrail.store.health import find_trouble
 
 log = logging.getLogger("checkrail.server")
 
@@ -36,8 +37,8 @@ _OFTEN = ("/runs/wait", "/runs/stream", "/runs")
 DESCRIPTION = "Runs of agents, with hooks that nothing can walk around."
 
 
-def build(services: Services, own: Any = None) -> ASGIApp:
-    """Make the app of a server that is open; `own` are the user's routes beside ours."""
+def build_app(services: Services, own: Any = None) -> ASGIApp:
+    """Build the app of a server that is open; `own` are the user's routes beside ours."""
     disabled = services.config.http.disabled
     app = FastAPI(
         title="Checkrail",
@@ -47,12 +48,14 @@ def build(services: Services, own: Any = None) -> ASGIApp:
         docs_url=None,  # they would load scripts from elsewhere
         redoc_url=None,
     )
+    app.openapi = partial(document_app, app)  # type: ignore[method-assign] # as FastAPI's docs do it
     app.state.services = services
     handle_errors(app)
     if services.gateway is not None and "gateway" not in disabled:
         mounted = EndWithKey(services.gateway, services.key_watch)
+        app.router.routes.extend(gateway_calls.router.routes)
         app.router.routes.append(Mount(gateway.PATH, mounted, name="gateway"))
-    app.router.routes.extend(_routes(disabled))
+    app.router.routes.extend(_ordered_routes(disabled))
     custom: Custom = "none"
     if own is not None:
         app.mount("/", without_middleware(own))
@@ -72,8 +75,8 @@ def build(services: Services, own: Any = None) -> ASGIApp:
     return wrap_in_middleware(app if cors is None else cors.wrap(app), own)
 
 
-def _routes(disabled: Collection[str]) -> list[BaseRoute]:
-    """Return the routes in the order in which they are tried: what is asked for most comes first.
+def _ordered_routes(disabled: Collection[str]) -> list[BaseRoute]:
+    """Return the routes in the order in which they are tried: the most frequent come first.
 
     They are flat, for routers within a router would be looked through twice.
     """
@@ -93,20 +96,20 @@ class Server:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request, or go through a life of the process."""
         if scope["type"] == "lifespan":
-            async with hold_to_limits(scope, self.project.loaded.server.limits):
-                await self._live(receive, send)
+            async with apply_limits(scope, self.project.loaded.server.limits):
+                await self._run_lifespan(receive, send)
             return
         assert self.app is not None  # noqa: S101 - no request comes before the start
         await self.app(scope, receive, send)
 
-    async def _live(self, receive: Any, send: Any) -> None:
+    async def _run_lifespan(self, receive: Any, send: Any) -> None:
         await receive()
         async with contextlib.AsyncExitStack() as stack:
             try:
-                with loading():
-                    await stack.enter_async_context(self._opened())
+                with pause_gc():
+                    await stack.enter_async_context(self._open_app())
             except Exception as error:
-                self.failed = self._described(error)
+                self.failed = self._startup_error(error)
                 if not isinstance(self.failed, CheckrailError):
                     log.exception("the server did not start")
                 await send({"type": "lifespan.startup.failed", "message": ""})
@@ -117,9 +120,9 @@ class Server:
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
-    def _described(self, error: Exception) -> Exception:
+    def _startup_error(self, error: Exception) -> Exception:
         """Return why the server did not start; of a database, what is wrong and where it is."""
-        trouble = trouble_of(error)
+        trouble = find_trouble(error)
         if trouble is None:
             return error
         server = self.project.loaded.server
@@ -127,15 +130,15 @@ class Server:
         return CheckrailError(f"{trouble.words} ({where}). {trouble.remedy}")
 
     @contextlib.asynccontextmanager
-    async def _opened(self) -> AsyncIterator[None]:
-        own = self._own_app()
-        async with open_services(self.project, dev=self.dev) as services, _lifespan(own):
-            self.app = build(services, own)
-            async with self._watching(services):
+    async def _open_app(self) -> AsyncIterator[None]:
+        own = self._load_own_app()
+        async with open_services(self.project, dev=self.dev) as services, _own_lifespan(own):
+            self.app = build_app(services, own)
+            async with self._watch_files(services):
                 yield
 
     @contextlib.asynccontextmanager
-    async def _watching(self, services: Services) -> AsyncIterator[None]:
+    async def _watch_files(self, services: Services) -> AsyncIterator[None]:
         """Reload what changes, while somebody develops it."""
         if not self.dev:
             yield
@@ -147,14 +150,14 @@ class Server:
             task.cancel()
             await asyncio.wait({task})
 
-    def _own_app(self) -> Any:
+    def _load_own_app(self) -> Any:
         path = self.project.loaded.server.http.app
         return self.project.loaded.load_object(path, "http.app") if path else None
 
 
 @contextlib.asynccontextmanager
-async def _lifespan(own: Any) -> AsyncIterator[None]:
-    """Start and stop the user's own app with ours."""
+async def _own_lifespan(own: Any) -> AsyncIterator[None]:
+    """Start and shut down the user's own app with ours."""
     router = getattr(own, "router", None)
     if router is None:
         yield

@@ -1,4 +1,4 @@
-"""Fields of requests that end up in a database: what it could not keep is refused here."""
+"""Fields and parameters of requests: what a database could not keep is refused here."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+from fastapi import Header, Query
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from checkrail.store.rows import searchable
+from checkrail.store.rows import searchable_filter
 
 _DEEPEST = 64
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
@@ -16,9 +17,14 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 Limit = Annotated[int, Field(ge=1, le=1000)]
 Offset = Annotated[int, Field(ge=0, le=10**9)]
 SortOrder = Literal["asc", "desc"]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", max_length=255)]
+LastEvent = Annotated[str | None, Header(alias="Last-Event-ID")]
+Action = Annotated[Literal["interrupt", "rollback"], Query()]
+Status = Literal["pending", "running", "success", "error", "timeout", "interrupted"]
+"""What clients read as the status of a run."""
 
 
-def plain_text(given: str) -> str:
+def check_text(given: str) -> str:
     """Refuse text that PostgreSQL cannot keep, on SQLite too."""
     if "\0" in given:
         raise ValueError("text cannot hold the character NUL")
@@ -29,28 +35,28 @@ def plain_text(given: str) -> str:
     return given
 
 
-Text = Annotated[str, AfterValidator(plain_text)]
-Name = Annotated[str, Field(max_length=1000), AfterValidator(plain_text)]
+Text = Annotated[str, AfterValidator(check_text)]
+Name = Annotated[str, Field(max_length=1000), AfterValidator(check_text)]
 
 
-def plain_json(given: Any) -> Any:
+def check_json(given: Any) -> Any:
     """Refuse JSON that a database cannot keep as it is."""
-    _check(given, 0)
+    _check_value(given, 0)
     return given
 
 
-def _check(value: Any, depth: int) -> None:
+def _check_value(value: Any, depth: int) -> None:
     if depth > _DEEPEST:
         raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
     if isinstance(value, str):
-        plain_text(value)
+        check_text(value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            plain_text(key)
-            _check(item, depth + 1)
+            check_text(key)
+            _check_value(item, depth + 1)
     elif isinstance(value, list):
         for item in value:
-            _check(item, depth + 1)
+            _check_value(item, depth + 1)
     else:
         _check_number(value)
 
@@ -62,27 +68,27 @@ def _check_number(value: Any) -> None:
         raise ValueError("whole numbers have at most 64 bits")
 
 
-JsonObject = Annotated[dict[str, Any], AfterValidator(plain_json)]
+JsonObject = Annotated[dict[str, Any], AfterValidator(check_json)]
 Metadata = JsonObject
 
 
-def one_of(*names: str) -> BeforeValidator:
-    """Refuse what is none of some names, and say which it was."""
+def choice_validator(*names: str) -> BeforeValidator:
+    """Return a validator that refuses what is none of some names."""
 
-    def check(given: Any) -> Any:
+    def check_choice(given: Any) -> Any:
         if given is not None and given not in names:
             told = repr(given)[:100]
             raise ValueError(f"there is no {told} to choose; choose from {', '.join(names)}")
         return given
 
-    return BeforeValidator(check)
+    return BeforeValidator(check_choice)
 
 
-Searched = Annotated[dict[str, Any], AfterValidator(plain_json), AfterValidator(searchable)]
+Searched = Annotated[dict[str, Any], AfterValidator(check_json), AfterValidator(searchable_filter)]
 """JSON that has to be within what is searched."""
 
 
-def _readable(given: dict[str, Any]) -> dict[str, Any]:
+def _check_config(given: dict[str, Any]) -> dict[str, Any]:
     for name in ("configurable", "metadata"):
         if given.get(name) is not None and not isinstance(given[name], Mapping):
             raise ValueError(f"config.{name} is a mapping")
@@ -92,5 +98,5 @@ def _readable(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-RunConfig = Annotated[dict[str, Any], AfterValidator(plain_json), AfterValidator(_readable)]
+RunConfig = Annotated[dict[str, Any], AfterValidator(check_json), AfterValidator(_check_config)]
 """The config of runs, kept for later."""

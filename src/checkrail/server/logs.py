@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from checkrail.store.health import trouble_of
+from checkrail.store.health import find_trouble
 
 _SHARED: list[Any] = [
     structlog.stdlib.add_logger_name,
@@ -18,12 +18,15 @@ _SHARED: list[Any] = [
 ]
 
 _CHATTY = (
+    "aiosqlite",
     "alembic",
     "asyncio",
+    "httpcore",
     "httpcore2",
     "httpx",
     "httpx2",
     "langgraph.store",
+    "psycopg",
     "uvicorn",
     "watchfiles",
 )
@@ -34,15 +37,15 @@ _OURS = ("checkrail", "sqlalchemy", "uvicorn")
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Return whether a record tells more than that the database is away, which is told once."""
+    """Return whether a record says more than that the database is away, which is logged once."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None or record.name.partition(".")[0] not in _OURS:
         return True
-    trouble = trouble_of(error)
+    trouble = find_trouble(error)
     return trouble is None or not trouble.passes
 
 
-def configure(level: str = "info", *, terminal: bool | None = None) -> None:
+def configure_logging(level: str = "info", *, terminal: bool | None = None) -> None:
     """Send everything that is logged to standard error: as JSON, or for a terminal's reader."""
     terminal = sys.stderr.isatty() if terminal is None else terminal
     shown: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from checkrail.server.auth.answers import answer
-from checkrail.server.auth.errors import AuthError
+from checkrail.server.auth.errors import AuthError, send_refusal
 from checkrail.server.auth.guard import RULE_KEY
-from checkrail.store.health import DatabaseUnavailableError, Health, Trouble, trouble_of
+from checkrail.store.health import DatabaseUnavailableError, Health, Trouble, find_trouble
 
 RETRY_AFTER = "5"  # seconds
 
 
-class Unavailable(AuthError):
+class DatabaseUnavailable(AuthError):
     """The database is at fault, and neither the request nor the caller."""
 
     status = 503
@@ -43,21 +42,21 @@ class Outages:
             return
         started = False
 
-        async def sending(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
         try:
-            await self.app(scope, receive, sending)
+            await self.app(scope, receive, send_and_note)
         except Exception as error:
-            trouble = trouble_of(error)
+            trouble = find_trouble(error)
             known = isinstance(error, DatabaseUnavailableError)
             if trouble is None or not (known or RULE_KEY in scope):
                 raise  # of the user's own routes, which have databases of their own
             if not known:
-                self.health.note(trouble, error)
+                self.health.note_failure(trouble, error)
             if not started:
-                await answer(Unavailable(trouble), scope, receive, send)
+                await send_refusal(DatabaseUnavailable(trouble), scope, receive, send)
             elif scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1013, "reason": trouble.words})

@@ -35,10 +35,10 @@ def wrap_in_middleware(app: ASGIApp, own: Any) -> ASGIApp:
         app = layer.cls(app, *layer.args, **layer.kwargs)
     handlers = own.exception_handlers
     handler = handlers.get(500) or handlers.get(Exception)
-    return _OfApp(ServerErrorMiddleware(app, handler, own.debug), own)
+    return _AppMarker(ServerErrorMiddleware(app, handler, own.debug), own)
 
 
-class _OfApp:
+class _AppMarker:
     """Says to the middleware of an app whose it is."""
 
     def __init__(self, app: ASGIApp, own: Any) -> None:
@@ -54,22 +54,22 @@ def document_routes(app: FastAPI, own: Any) -> None:
     """Add the routes of the user's app to the OpenAPI document of ours, which come first."""
     ours = app.openapi
 
-    def whole() -> dict[str, Any]:
+    def merged_openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _merged(ours(), _document(own))
+            app.openapi_schema = _merge_documents(ours(), _own_document(own))
         return app.openapi_schema
 
     app.openapi_schema = None
-    app.openapi = whole  # type: ignore[method-assign] # as FastAPI's docs do it
+    app.openapi = merged_openapi  # type: ignore[method-assign] # as FastAPI's docs do it
 
 
-def _document(own: Any) -> Mapping[str, Any]:
+def _own_document(own: Any) -> Mapping[str, Any]:
     if isinstance(own, FastAPI):
         return own.openapi()
-    return {"paths": _paths(getattr(own, "routes", ()))}
+    return {"paths": _document_paths(getattr(own, "routes", ()))}
 
 
-def _paths(routes: Iterable[Any]) -> dict[str, Any]:
+def _document_paths(routes: Iterable[Any]) -> dict[str, Any]:
     """Describe the routes of a Starlette app, of which no more is known than what they are."""
     found: dict[str, Any] = {}
     for route in routes:
@@ -84,10 +84,10 @@ def _paths(routes: Iterable[Any]) -> dict[str, Any]:
     return found
 
 
-def _merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both documents in one; schemas that are called the same are told apart."""
+def _merge_documents(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both documents in one; schemas that are called the same are renamed."""
     schemas = ours.get("components", {}).get("schemas", {})
-    theirs = _renamed(theirs, schemas)
+    theirs = _rename_clashes(theirs, schemas)
     added = theirs.get("components", {})
     components = {**ours.get("components", {})}
     for kind, named in added.items():
@@ -98,7 +98,7 @@ def _merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any
     return {**ours, "paths": paths, "components": components}
 
 
-def _renamed(theirs: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+def _rename_clashes(theirs: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
     named = theirs.get("components", {}).get("schemas", {})
     clashes = [name for name, schema in named.items() if known.get(name, schema) != schema]
     if not clashes:

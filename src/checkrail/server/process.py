@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from checkrail.connections import http, websockets
+from checkrail.connections.http import HTTP_PROTOCOL
+from checkrail.connections.websockets import WEBSOCKET_PROTOCOL
 from checkrail.server import logs
 from checkrail.server.app import Server
 from checkrail.server.project import Project
@@ -21,8 +22,9 @@ OPTIONS: dict[str, Any] = {
     "lifespan": "on",
     "timeout_graceful_shutdown": 3,
     "timeout_keep_alive": 75,  # longer than clients and load balancers keep a connection
-    "http": http.PROTOCOL,
-    "ws": websockets.PROTOCOL,
+    "http": HTTP_PROTOCOL,
+    "ws": WEBSOCKET_PROTOCOL,
+    "ws_max_size": 1024 * 1024,
 }
 """What uvicorn is told in every case."""
 
@@ -30,5 +32,5 @@ OPTIONS: dict[str, Any] = {
 def create() -> Server:
     """Make the server that the environment names; what uvicorn calls in each worker."""
     project = Project(Path(os.environ[FILE]))
-    logs.configure(project.loaded.server.log_level)
+    logs.configure_logging(project.loaded.server.log_level)
     return Server(project)

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkrail.actions.outside import Outside
-from checkrail.config.modules import anew, project_modules
+from checkrail.config.loader import missing_files
+from checkrail.config.modules import project_modules, reimport_modules
 from checkrail.config.problems import ConfigError
-from checkrail.config.project import missing_files
 from checkrail.config.reload import Reloader
-from checkrail.engine.containment import contained
+from checkrail.engine.containment import contain_errors
 from checkrail.engine.registry import HookRegistry
-from checkrail.runs.agents import sync_agents
-from checkrail.runs.catalogue import GRAPH, Catalogue
-from checkrail.runs.graphs.loading import Graphs, GraphSource, load
-from checkrail.runs.workshop import Workshop
+from checkrail.runs.agents.catalogue import GRAPH, Catalogue
+from checkrail.runs.agents.factory import AgentFactory
+from checkrail.runs.agents.managed_agents import sync_agents
+from checkrail.runs.graphs.loader import Graphs, GraphSource, load_graph
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -41,11 +41,11 @@ class Project:
         self.loaded = self._hooks.load()
         self.outside.secret = self.loaded.server.outbound.webhook_secret
         self.catalogue = Catalogue(self.loaded.agents)
-        self.workshop = Workshop(self.loaded, self.catalogue, self.registry)
+        self.workshop = AgentFactory(self.loaded, self.catalogue, self.registry)
         if missing := missing_files(self.loaded):
             raise ConfigError([*missing], self.loaded.files)
 
-    async def graphs(self) -> dict[str, Any]:
+    async def load_graphs(self) -> dict[str, Any]:
         """Import the graphs, so that hooks hold in them."""
         agents = [agent for agent in self.loaded.agents.values() if agent.kind == GRAPH]
         if agents:
@@ -53,12 +53,15 @@ class Project:
 
             install()
         sources = [GraphSource(agent.name, agent.path, self.loaded.base) for agent in agents]
-        return {source.name: await load(source, self._imported(source.name)) for source in sources}
+        return {
+            source.name: await load_graph(source, self._importer_for(source.name))
+            for source in sources
+        }
 
-    def _imported(self, name: str) -> Callable[[str, Path], Any]:
+    def _importer_for(self, name: str) -> Callable[[str, Path], Any]:
         return lambda path, _base: self.loaded.load_object(path, f"the graph {name!r}")
 
-    def described(self) -> dict[str, str | None]:
+    def agent_descriptions(self) -> dict[str, str | None]:
         """Return the agents by name, with what their file says of them."""
         return {agent.name: agent.description or None for agent in self.loaded.agents.values()}
 
@@ -67,11 +70,11 @@ class Project:
         roots = [self.loaded.base, *self.loaded.server.import_path]
         before = self.loaded
         try:
-            with contained(), anew(project_modules(roots)):
+            with contain_errors(), reimport_modules(project_modules(roots)):
                 self.loaded = self._hooks.load()
-                services.graphs.replace(Graphs(await self.graphs()))
-                self.catalogue.renew(self.loaded.agents)
-                self.workshop.renew(self.loaded)
+                services.graphs.update_from(Graphs(await self.load_graphs()))
+                self.catalogue.set_declared(self.loaded.agents)
+                self.workshop.update_project(self.loaded)
         except Exception as error:  # noqa: BLE001 - it is the user's code
             self.loaded = before
             log.error("%s was not reloaded, all stays as it was: %s", self.file, error)  # noqa: TRY400
@@ -79,8 +82,10 @@ class Project:
         self.outside.secret = self.loaded.server.outbound.webhook_secret
         if services.made is not None:
             services.made.allow_code = self.loaded.server.agents_api.allow_code
-            await services.made.renew(anew=True)
-        await services.database.write(lambda tx: sync_agents(tx, self.described(), time.time()))
+            await services.made.refresh(anew=True)
+        await services.database.write(
+            lambda tx: sync_agents(tx, self.agent_descriptions(), time.time())
+        )
         log.info("%s was reloaded", self.file)
         return True
 
@@ -90,8 +95,11 @@ class Project:
 
         only = DefaultFilter(ignore_paths=[str(self.loaded.server.data_dir)])
 
-        def wanted(change: Change, path: str) -> bool:
+        def should_reload(change: Change, path: str) -> bool:
             return only(change, path) and Path(path).suffix in _WATCHED
 
-        async for _ in awatch(self.loaded.base, watch_filter=wanted, rust_timeout=1000):
-            await self.reload(services)
+        try:
+            async for _ in awatch(self.loaded.base, watch_filter=should_reload, rust_timeout=1000):
+                await self.reload(services)
+        except (OSError, RuntimeError) as error:  # the system has no more watches, say
+            log.warning("%s cannot be watched: restart after a change. %s", self.file, error)

@@ -16,7 +16,7 @@ from checkrail.runs.errors import SOON, TooManyError
 from checkrail.server.auth import auth_error_response, revoked_error
 from checkrail.server.auth.caller import SCOPE_KEY
 from checkrail.server.services import Services
-from checkrail.server.streams.sse import HEARTBEAT, frame
+from checkrail.server.streams.sse import HEARTBEAT, encode_frame
 
 _SILENCE = 5.0  # seconds, as LangGraph's server does
 _SOON = 1.0  # seconds
@@ -26,7 +26,7 @@ Gone = Callable[[], Awaitable[object]]
 """Called when the client went away before the end."""
 
 
-async def disconnected(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client has gone away."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -42,8 +42,8 @@ def _check_room(services: Services) -> None:
 
 
 @contextlib.contextmanager
-def place_for_stream(services: Services) -> Iterator[None]:
-    """Hold a place while a run is asked for: none is started for a client that cannot hear of it.
+def reserve_stream(services: Services) -> Iterator[None]:
+    """Hold a place while a run is requested: none is started for a client that cannot follow it.
 
     The answer that takes the place is told so, by `placed`.
     """
@@ -55,8 +55,8 @@ def place_for_stream(services: Services) -> Iterator[None]:
         services.open_streams -= 1
 
 
-class Lasting(Response):
-    """An answer that lasts; it counts as open until it ends or its client goes away."""
+class LongResponse(Response):
+    """A response that lasts; it counts as open until it ends or its client goes away."""
 
     def __init__(
         self,
@@ -77,18 +77,18 @@ class Lasting(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, and watch whether anybody still listens who may."""
-        with self._services.key_watch.revocation(scope.get(SCOPE_KEY)) as revoked:
+        with self._services.key_watch.watch_key(scope.get(SCOPE_KEY)) as revoked:
             await self._answer_until(revoked, receive, send)
             if revoked.done() and not self._complete:
-                await self._refuse(scope, receive, send)
+                await self._send_revoked(scope, receive, send)
 
     async def _answer_until(
         self, revoked: asyncio.Future[None], receive: Receive, send: Send
     ) -> None:
         self._services.open_streams += 1
         loop = asyncio.get_running_loop()
-        work: asyncio.Task[None] = loop.create_task(self.answer(send))
-        leaving = loop.create_task(disconnected(receive))
+        work: asyncio.Task[None] = loop.create_task(self.send_body(send))
+        leaving = loop.create_task(wait_for_disconnect(receive))
         try:
             await asyncio.wait({work, leaving, revoked}, return_when=asyncio.FIRST_COMPLETED)
             self._complete = work.done() or leaving.done()
@@ -103,31 +103,31 @@ class Lasting(Response):
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await work
 
-    async def answer(self, send: Send) -> None:
-        """Send the answer."""
+    async def send_body(self, send: Send) -> None:
+        """Send the response."""
         raise NotImplementedError
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say that the key was revoked; one that does not read is not waited for."""
+    async def _send_revoked(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send that the key was revoked; a client that does not read is not waited for."""
         error = revoked_error()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SOON):
                 if not self._started:
                     await (await auth_error_response(Request(scope), error))(scope, receive, send)
                     return
-                body = self.last_words({"error": error.error, "message": error.message})
+                body = self.render_error_end({"error": error.error, "message": error.message})
                 await send({"type": "http.response.body", "body": body, "more_body": False})
 
-    def last_words(self, error: dict[str, str]) -> bytes:
-        """Return how an answer that has begun ends with an error."""
+    def render_error_end(self, error: dict[str, str]) -> bytes:
+        """Return how a response that has begun ends with an error."""
         raise NotImplementedError
 
-    def _start(self, status: int = 200) -> Message:
+    def _start_message(self, status: int = 200) -> Message:
         self._started = True
         return {"type": "http.response.start", "status": status, "headers": self.raw_headers}
 
 
-class EventStream(Lasting):
+class EventStream(LongResponse):
     """Server-sent events; silence is filled with comments.
 
     One that has to be `heard` answers only with its first frame: until then it may miss something.
@@ -150,16 +150,16 @@ class EventStream(Lasting):
         self._frames = frames
         self._heard = heard
 
-    async def answer(self, send: Send) -> None:
+    async def send_body(self, send: Send) -> None:
         """Send frames as they come."""
         started = not self._heard
         if started:
-            await send(self._start())
+            await send(self._start_message())
         try:
             async for chunk in self._frames:
                 if not started:
                     started = True
-                    await send(self._start())
+                    await send(self._start_message())
                 body = chunk or HEARTBEAT
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         finally:
@@ -168,13 +168,13 @@ class EventStream(Lasting):
                 await close()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def last_words(self, error: dict[str, str]) -> bytes:
+    def render_error_end(self, error: dict[str, str]) -> bytes:
         """Return an event that says it."""
-        return frame(None, "error", error)
+        return encode_frame(None, "error", error)
 
 
-class Awaited(Lasting):
-    """A JSON answer that is there when something has ended; until then, white space."""
+class DeferredJson(LongResponse):
+    """A JSON response that is there when something has ended; until then, white space."""
 
     media_type = "application/json"
 
@@ -200,7 +200,7 @@ class Awaited(Lasting):
         if self._gone is not None:
             await super().__call__(scope, receive, send)
             return
-        result = self._begun()
+        result = self._start_waiting()
         self._services.open_streams += 1
         try:
             soon, _ = await asyncio.wait({result}, timeout=_AT_ONCE)
@@ -209,14 +209,14 @@ class Awaited(Lasting):
             raise
         finally:
             self._services.open_streams -= 1
-        await (self.answer(send) if soon else super().__call__(scope, receive, send))
+        await (self.send_body(send) if soon else super().__call__(scope, receive, send))
 
-    async def answer(self, send: Send) -> None:
+    async def send_body(self, send: Send) -> None:
         """Send the result."""
-        result = self._begun()
+        result = self._start_waiting()
         try:
             if not result.done():
-                await send(self._start())
+                await send(self._start_message())
             while not result.done() and not (await asyncio.wait({result}, timeout=_SILENCE))[0]:
                 await send(_BLANK)
             body = result.result()
@@ -224,15 +224,15 @@ class Awaited(Lasting):
             result.cancel()
         if not self._started:
             self.headers["content-length"] = str(len(body))
-            await send(self._start())
+            await send(self._start_message())
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
-    def last_words(self, error: dict[str, str]) -> bytes:
-        """Return it as the error of a run is told."""
+    def render_error_end(self, error: dict[str, str]) -> bytes:
+        """Return it as the error of a run is rendered."""
         return jsons.dumps({"__error__": error})
 
-    def _begun(self) -> asyncio.Task[bytes]:
-        """Begin to wait for the result, once."""
+    def _start_waiting(self) -> asyncio.Task[bytes]:
+        """Start to wait for the result, once."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._result)
         return self._task

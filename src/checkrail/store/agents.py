@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
 from checkrail.store.database import Reads, Tx
-from checkrail.store.prepared import Prepared
-from checkrail.store.rows import Row, all_of, one_of
+from checkrail.store.rows import column_values, fetch_row, fetch_rows, select_rows
+from checkrail.store.statements import PreparedStatement
 from checkrail.store.tables import agent_set, agent_versions, agents
 
-_VERSION = Prepared(select(agent_set.c.version))
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent that was made over HTTP; without a blueprint it is the switch of one of a file."""
+
+    name: str
+    version: int
+    enabled: bool
+    created_at: float
+    updated_at: float
+    owner: str | None = None
+    blueprint: Any = None
+    stored_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentVersion:
+    """One version of an agent that was made over HTTP."""
+
+    name: str
+    version: int
+    blueprint: dict[str, Any]
+    created_at: float
+    owner: str | None = None
+
+
+_SELECT = select_rows(Agent, agents)
+_SELECT_VERSION = select_rows(AgentVersion, agent_versions)
+
+_VERSION = PreparedStatement(select(agent_set.c.version))
 
 
 def set_version(reads: Reads) -> int:
@@ -44,31 +73,32 @@ def raise_version(tx: Tx) -> None:
     tx.agents_version = None
 
 
-def get(reads: Reads, name: str) -> Row | None:
-    """Find an agent, or the switch of one of a file."""
-    return one_of(reads, select(agents).where(agents.c.name == name))
+def get(reads: Reads, name: str) -> Agent | None:
+    """Return an agent, or the switch of one of a file."""
+    return fetch_row(reads, Agent, _SELECT.where(agents.c.name == name))
 
 
-def everything(reads: Reads) -> list[Row]:
+def all_by_name(reads: Reads) -> list[Agent]:
     """Return all of them by name."""
-    return all_of(reads, select(agents).order_by(agents.c.name))
+    return fetch_rows(reads, Agent, _SELECT.order_by(agents.c.name))
 
 
-def add(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Keep a new agent with its first version, or the switch of one of a file."""
+def add(tx: Tx, agent: Agent) -> None:
+    """Insert a new agent with its first version, or the switch of one of a file."""
     raise_version(tx)
-    tx.execute(insert(agents), dict(row))
-    if row["blueprint"] is not None:
-        _add_version(tx, row)
+    tx.execute(insert(agents), column_values(agent))
+    if agent.blueprint is not None:
+        _insert_version(tx, agent)
 
 
-def revise(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Keep the next version of an agent."""
-    change(tx, row["name"], **{key: value for key, value in row.items() if key != "name"})
-    _add_version(tx, row)
+def add_version(tx: Tx, agent: Agent) -> None:
+    """Insert the next version of an agent."""
+    values = column_values(agent)
+    update_agent(tx, values.pop("name"), **values)
+    _insert_version(tx, agent)
 
 
-def change(tx: Tx, name: str, /, **values: Any) -> bool:
+def update_agent(tx: Tx, name: str, /, **values: Any) -> bool:
     """Change an agent."""
     raise_version(tx)
     return bool(tx.execute(update(agents).where(agents.c.name == name).values(**values)).rowcount)
@@ -81,13 +111,15 @@ def remove(tx: Tx, name: str) -> bool:
     return bool(tx.execute(delete(agents).where(agents.c.name == name)).rowcount)
 
 
-def versions(reads: Reads, name: str, limit: int, offset: int = 0) -> list[Row]:
+def versions(reads: Reads, name: str, limit: int, offset: int = 0) -> list[AgentVersion]:
     """Return the versions of an agent, the newest first."""
-    query = select(agent_versions).where(agent_versions.c.name == name)
+    query = _SELECT_VERSION.where(agent_versions.c.name == name)
     newest = query.order_by(agent_versions.c.version.desc())
-    return all_of(reads, newest.limit(limit).offset(offset))
+    return fetch_rows(reads, AgentVersion, newest.limit(limit).offset(offset))
 
 
-def _add_version(tx: Tx, row: Mapping[str, Any]) -> None:
-    same = {key: row[key] for key in ("name", "version", "owner", "blueprint")}
-    tx.execute(insert(agent_versions), same | {"created_at": row["updated_at"]})
+def _insert_version(tx: Tx, agent: Agent) -> None:
+    made = AgentVersion(
+        agent.name, agent.version, agent.blueprint, agent.updated_at, owner=agent.owner
+    )
+    tx.execute(insert(agent_versions), column_values(made))

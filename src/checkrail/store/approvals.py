@@ -2,109 +2,209 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import delete, exists, func, insert, or_, select, update
 
 from checkrail.store import records
 from checkrail.store.database import Reads, Tx
-from checkrail.store.rows import Filters, Row, all_of, holds, one_of
-from checkrail.store.tables import ASKED, approvals, runs, threads
+from checkrail.store.rows import (
+    Filters,
+    column_values,
+    fetch_row,
+    fetch_rows,
+    json_matches,
+    select_rows,
+)
+from checkrail.store.tables import ASKED, approvals, messages, runs, threads
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A hook's question to people about a value, and what was answered."""
+
+    approval_id: str
+    point: str
+    hook: str
+    question: str
+    digest: str
+    status: str
+    on_timeout: str
+    created_at: float
+    run_id: str | None = None
+    """None: a call of the gateway waits for the answer, by its `request_id`."""
+    thread_id: str | None = None
+    agent_name: str | None = None
+    request_id: str | None = None
+    held_until: float | None = None
+    session_id: str | None = None
+    owner: str | None = None
+    value: Any = None
+    edited: Any = None
+    reason: str | None = None
+    answered_by: str | None = None
+    answered_at: float | None = None
+    expires_at: float | None = None
+    used_at: float | None = None
+    posted: Any = None
+
+
+_SELECT = select_rows(Approval, approvals)
 
 _NOTED = ("approval_id", "point", "hook", "question", "expires_at", "answered_by", "reason")
+
+OF_GATEWAY = approvals.c.run_id.is_(None)
 
 ANSWERED = ("approved", "denied", "expired")
 """What became of a question that was not withdrawn."""
 
 
-def add(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Keep a new question."""
-    tx.execute(insert(approvals), dict(row))
-    note(tx, "approval_asked", row)
+def add(tx: Tx, row: Approval) -> None:
+    """Insert a new question."""
+    tx.execute(insert(approvals), column_values(row))
+    note_event(tx, "approval_asked", row)
 
 
-def note(tx: Tx, event_type: str, row: Mapping[str, Any]) -> None:
+def note_event(tx: Tx, event_type: str, row: Approval) -> None:
     """Note what became of a question, for whoever follows everything."""
-    records.note(tx, event_type, row, **{name: row.get(name) for name in _NOTED})
+    records.note_event(tx, event_type, row, **{name: getattr(row, name) for name in _NOTED})
 
 
-def get(reads: Reads, approval_id: str) -> Row | None:
+def get(reads: Reads, approval_id: str) -> Approval | None:
     """Find a question."""
-    return one_of(reads, select(approvals).where(approvals.c.approval_id == approval_id))
+    return fetch_row(reads, Approval, _SELECT.where(approvals.c.approval_id == approval_id))
 
 
-def of_run(reads: Reads, run_id: str) -> list[Row]:
+def status_of(reads: Reads, approval_id: str) -> str | None:
+    """Return the status of a question, without its value, which may be large."""
+    query = select(approvals.c.status).where(approvals.c.approval_id == approval_id)
+    found: str | None = reads.execute(query).scalar()
+    return found
+
+
+def of_run(reads: Reads, run_id: str) -> list[Approval]:
     """Return the questions of a run, the oldest first."""
-    query = select(approvals).where(approvals.c.run_id == run_id)
-    return all_of(reads, query.order_by(approvals.c.created_at, approvals.c.approval_id))
-
-
-def answered(reads: Reads, run_id: str) -> list[Row]:
-    """Return the questions of a run that somebody has answered, or that are expired."""
-    query = select(approvals).where(approvals.c.run_id == run_id, approvals.c.status.in_(ANSWERED))
-    return all_of(reads, query)
-
-
-def find(reads: Reads, asked: Mapping[str, Any], but: Collection[str] = ()) -> Row | None:
-    """Find what the same hook has asked of this very value before, if it is not used up."""
-    query = (
-        select(approvals)
-        .where(
-            approvals.c.run_id == asked["run_id"],
-            approvals.c.point == asked["point"],
-            approvals.c.hook == asked["hook"],
-            approvals.c.digest == asked["digest"],
-            approvals.c.status != "void",
-            approvals.c.used_at.is_(None),
-        )
-        .order_by(approvals.c.created_at, approvals.c.approval_id)
+    query = _SELECT.where(approvals.c.run_id == run_id)
+    return fetch_rows(
+        reads, Approval, query.order_by(approvals.c.created_at, approvals.c.approval_id)
     )
-    return next((row for row in all_of(reads, query) if row["approval_id"] not in but), None)
+
+
+def open_of_request(reads: Reads, request_id: str) -> list[str]:
+    """Return the questions that are open about a call of the gateway, or a message."""
+    query = select(approvals.c.approval_id).where(ASKED, approvals.c.request_id == request_id)
+    return [row.approval_id for row in reads.execute(query.order_by(approvals.c.created_at))]
+
+
+def find_answered(reads: Reads, run_id: str) -> list[Approval]:
+    """Return the questions of a run that somebody has answered, or that are expired."""
+    query = _SELECT.where(approvals.c.run_id == run_id, approvals.c.status.in_(ANSWERED))
+    return fetch_rows(reads, Approval, query)
+
+
+def find_same(reads: Reads, asked: Approval, but: Collection[str] = ()) -> Approval | None:
+    """Return the same hook's question about this very value, if its answer is not used up."""
+    whose = approvals.c.run_id == asked.run_id
+    if asked.run_id is None:
+        whose = approvals.c.request_id == asked.request_id
+    query = _SELECT.where(
+        whose,
+        approvals.c.point == asked.point,
+        approvals.c.hook == asked.hook,
+        approvals.c.digest == asked.digest,
+        approvals.c.status != "void",
+        approvals.c.used_at.is_(None),
+    ).order_by(approvals.c.created_at, approvals.c.approval_id)
+    return next(
+        (row for row in fetch_rows(reads, Approval, query) if row.approval_id not in but), None
+    )
 
 
 def search(
     reads: Reads,
     *,
     owner: str | None = None,
+    own: str | None = None,
     status: str | None = None,
     run_id: str | None = None,
     filters: Filters | None = None,
-    before: Row | None = None,
+    before: Approval | None = None,
     limit: int = 20,
-) -> list[Row]:
-    """Give questions, the newest first."""
-    query = select(approvals).order_by(
-        approvals.c.created_at.desc(), approvals.c.approval_id.desc()
-    )
+) -> list[Approval]:
+    """Return questions, the newest first.
+
+    No filter matches those of the gateway, which have no metadata: there are only those that are
+    one's `own`.
+    """
+    query = _SELECT.order_by(approvals.c.created_at.desc(), approvals.c.approval_id.desc())
     for column, value in (("owner", owner), ("run_id", run_id), ("status", status)):
         if value is not None:
             query = query.where(approvals.c[column] == value)
     if status == "open":
         query = query.where(ASKED)
     if filters:  # of an auth handler: they are about threads
-        query = query.join(runs, runs.c.run_id == approvals.c.run_id)
+        query = query.outerjoin(runs, runs.c.run_id == approvals.c.run_id)
         query = query.outerjoin(threads, threads.c.thread_id == approvals.c.thread_id)
         told = func.coalesce(threads.c.metadata, runs.c.metadata)
-        query = query.where(holds(reads, told, filters))
+        matching = runs.c.run_id.is_not(None) & json_matches(reads, told, filters)
+        query = query.where(or_(matching, OF_GATEWAY & (approvals.c.owner == own)))
     if before is not None:
-        at, last = before["created_at"], before["approval_id"]
+        at, last = before.created_at, before.approval_id
         earlier = (approvals.c.created_at == at) & (approvals.c.approval_id < last)
         query = query.where(or_(approvals.c.created_at < at, earlier))
-    return all_of(reads, query.limit(limit))
+    return fetch_rows(reads, Approval, query.limit(limit))
 
 
-def answer(tx: Tx, approval_id: str, now: float, /, **values: Any) -> bool:
-    """Keep an answer; False: there is one already, or it comes too late."""
+def store_answer(tx: Tx, approval_id: str, now: float, /, **values: Any) -> bool:
+    """Store an answer; False: there is one already, or it comes too late."""
     query = update(approvals).where(
         approvals.c.approval_id == approval_id,
         ASKED,
         or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now),
+        or_(approvals.c.held_until.is_(None), approvals.c.held_until > now),
     )
     return bool(tx.execute(query.values(answered_at=now, **values)).rowcount)
 
 
-def expire(tx: Tx, approval_id: str, now: float) -> bool:
+def note_posted(tx: Tx, approval_id: str, posted: Any) -> bool:
+    """Note where an open question stands on a channel; False: it is not open any more."""
+    query = update(approvals).where(approvals.c.approval_id == approval_id, ASKED)
+    return bool(tx.execute(query.values(posted=posted)).rowcount)
+
+
+def hold_until(tx: Tx, approval_id: str, when: float) -> None:
+    """Note how long a call of the gateway waits for an answer, unless its process says more."""
+    query = update(approvals).where(approvals.c.approval_id == approval_id, ASKED)
+    tx.execute(query.values(held_until=when))
+
+
+def withdraw(tx: Tx, approval_id: str) -> bool:
+    """Withdraw a question that nobody has answered."""
+    query = update(approvals).where(approvals.c.approval_id == approval_id, ASKED)
+    return bool(tx.execute(query.values(status="void")).rowcount)
+
+
+def void_unheld(tx: Tx, now: float) -> int:
+    """Withdraw the questions of calls for whose answers nobody waits any more."""
+    query = update(approvals).where(
+        ASKED, approvals.c.held_until.is_not(None), approvals.c.held_until <= now
+    )
+    return tx.execute(query.values(status="void")).rowcount
+
+
+def forget_of_gateway(tx: Tx, when: float) -> None:
+    """Remove old questions of the gateway and of messages, which are over."""
+    is_over = approvals.c.status != "open"
+    goes_on = exists().where(
+        messages.c.message_id == approvals.c.request_id, messages.c.ended_at.is_(None)
+    )
+    query = delete(approvals).where(OF_GATEWAY, is_over, approvals.c.created_at < when, ~goes_on)
+    tx.execute(query)
+
+
+def mark_expired(tx: Tx, approval_id: str, now: float) -> bool:
     """Note that nobody has answered in time; False: somebody has."""
     query = update(approvals).where(
         approvals.c.approval_id == approval_id, ASKED, approvals.c.expires_at <= now
@@ -112,8 +212,8 @@ def expire(tx: Tx, approval_id: str, now: float) -> bool:
     return bool(tx.execute(query.values(status="expired", answered_at=now)).rowcount)
 
 
-def use(tx: Tx, approval_ids: Sequence[str], now: float) -> int:
-    """Make use of answers, each of them once, and say of how many."""
+def use_answers(tx: Tx, approval_ids: Sequence[str], now: float) -> int:
+    """Mark answers as used, each of them once, and return how many were."""
     if not approval_ids:
         return 0
     query = update(approvals).where(
@@ -130,33 +230,33 @@ def void_open(tx: Tx, run_id: str) -> None:
     tx.execute(query.values(status="void"))
 
 
-def void_others(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Withdraw what the same hook of the same run has asked of other values."""
+def void_others(tx: Tx, row: Approval) -> None:
+    """Withdraw the same hook's questions of the same run about other values."""
     query = update(approvals).where(
-        approvals.c.run_id == row["run_id"],
-        approvals.c.point == row["point"],
-        approvals.c.hook == row["hook"],
-        approvals.c.digest != row["digest"],
+        approvals.c.run_id == row.run_id,
+        approvals.c.point == row.point,
+        approvals.c.hook == row.hook,
+        approvals.c.digest != row.digest,
         approvals.c.used_at.is_(None),
         approvals.c.status != "void",
     )
     tx.execute(query.values(status="void"))
 
 
-def due(reads: Reads, now: float, most: int = 100) -> list[Row]:
-    """Give questions whose time is over."""
-    query = select(approvals).where(ASKED, approvals.c.expires_at <= now)
-    return all_of(reads, query.order_by(approvals.c.expires_at).limit(most))
+def find_due(reads: Reads, now: float, most: int = 100) -> list[Approval]:
+    """Return questions whose time is over."""
+    query = _SELECT.where(ASKED, approvals.c.expires_at <= now)
+    return fetch_rows(reads, Approval, query.order_by(approvals.c.expires_at).limit(most))
 
 
 def next_due(reads: Reads) -> float | None:
-    """Tell when the time of the next question is over."""
+    """Return when the time of the next question is over."""
     query = select(func.min(approvals.c.expires_at)).where(
         ASKED, approvals.c.expires_at.is_not(None)
     )
     return reads.execute(query).scalar()
 
 
-def forget(tx: Tx, run_ids: Sequence[str]) -> None:
+def remove_of_runs(tx: Tx, run_ids: Sequence[str]) -> None:
     """Remove the questions of runs."""
     tx.execute(delete(approvals).where(approvals.c.run_id.in_([*run_ids])))

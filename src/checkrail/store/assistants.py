@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Select, bindparam, delete, func, insert, select, update
@@ -11,57 +10,110 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from checkrail.store.database import Reads, Tx
-from checkrail.store.prepared import Prepared
-from checkrail.store.rows import Filters, Page, Row, all_of, contains, holds, one_of, paged
+from checkrail.store.rows import (
+    Filters,
+    Page,
+    apply_page,
+    column_values,
+    contains_json,
+    fetch_row,
+    fetch_rows,
+    json_matches,
+    select_rows,
+)
+from checkrail.store.statements import PreparedStatement
 from checkrail.store.tables import assistant_versions, assistants
+
+
+@dataclass(frozen=True, slots=True)
+class Assistant:
+    """An agent with settings of its own; those of the server itself have no owner."""
+
+    assistant_id: str
+    graph_id: str
+    name: str
+    config: Any
+    context: Any
+    metadata: dict[str, Any]
+    version: int
+    created_at: float
+    updated_at: float
+    owner: str | None = None
+    description: str | None = None
+    stored_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantVersion:
+    """One version of an assistant."""
+
+    assistant_id: str
+    version: int
+    graph_id: str
+    name: str
+    config: Any
+    context: Any
+    metadata: dict[str, Any]
+    created_at: float
+    description: str | None = None
+
+
+_SELECT = select_rows(Assistant, assistants)
+_SELECT_VERSION = select_rows(AssistantVersion, assistant_versions)
 
 SORTS = ("assistant_id", "graph_id", "name", "created_at", "updated_at")
 VERSIONED = ("graph_id", "name", "description", "config", "context", "metadata")
 
-_FIND = select(assistants).where(assistants.c.assistant_id == bindparam("id"))
-_GET = Prepared(_FIND)
+_FIND = _SELECT.where(assistants.c.assistant_id == bindparam("id"))
+_GET = PreparedStatement(_FIND)
 
 
-def add(tx: Tx, row: Mapping[str, Any]) -> bool:
-    """Keep a new assistant and its first version; False: there is one of that id already."""
+def add(tx: Tx, assistant: Assistant) -> bool:
+    """Insert an assistant and its first version; False: there is one of that id already."""
     make = insert_postgres if tx.dialect.name == "postgresql" else insert_sqlite
     query = make(assistants).on_conflict_do_nothing(index_elements=["assistant_id"])
-    if tx.execute(query.returning(assistants.c.assistant_id), dict(row)).first() is None:
+    if (
+        tx.execute(query.returning(assistants.c.assistant_id), column_values(assistant)).first()
+        is None
+    ):
         return False
-    _add_version(tx, row, row["version"], row["created_at"])
+    _insert_version(tx, assistant, assistant.version, assistant.created_at)
     return True
 
 
-def get(reads: Reads, assistant_id: str) -> Row | None:
+def get(reads: Reads, assistant_id: str) -> Assistant | None:
     """Find an assistant."""
-    return _GET.row(reads, {"id": assistant_id})
+    return _GET.find(reads, Assistant, {"id": assistant_id})
 
 
-def lock(tx: Tx, assistant_id: str) -> Row | None:
+def lock(tx: Tx, assistant_id: str) -> Assistant | None:
     """Find an assistant that is about to be changed."""
-    return one_of(tx, _FIND.with_for_update(), {"id": assistant_id})
+    return fetch_row(tx, Assistant, _FIND.with_for_update(), {"id": assistant_id})
 
 
-def revise(tx: Tx, row: Row, now: float) -> Row:
-    """Keep a changed assistant as its newest version."""
+def add_version(tx: Tx, assistant: Assistant, now: float) -> Assistant:
+    """Store a changed assistant as its newest version."""
     query = select(func.max(assistant_versions.c.version)).where(
-        assistant_versions.c.assistant_id == row["assistant_id"]
+        assistant_versions.c.assistant_id == assistant.assistant_id
     )
     version = (tx.execute(query).scalar() or 0) + 1
-    _add_version(tx, row, version, now)
-    return use(tx, row, version, now)
+    _insert_version(tx, assistant, version, now)
+    return use_version(tx, assistant, version, now)
 
 
-def use(tx: Tx, row: Row, version: int, now: float) -> Row:
+def use_version(tx: Tx, assistant: Assistant, version: int, now: float) -> Assistant:
     """Make an assistant what one of its versions says."""
-    changed = {**row, "version": version, "updated_at": now}
-    values = {name: changed[name] for name in (*VERSIONED, "version", "updated_at", "stored_bytes")}
-    query = update(assistants).where(assistants.c.assistant_id == row["assistant_id"])
+    changed = replace(assistant, version=version, updated_at=now)
+    values = {
+        name: getattr(changed, name)
+        for name in (*VERSIONED, "version", "updated_at", "stored_bytes")
+    }
+    query = update(assistants).where(assistants.c.assistant_id == assistant.assistant_id)
     tx.execute(query.values(**values))
     return changed
 
 
-def describe(tx: Tx, assistant_id: str, description: str | None, now: float) -> None:
+def update_description(tx: Tx, assistant_id: str, description: str | None, now: float) -> None:
     """Change what the first version of an assistant says of itself."""
     first = update(assistant_versions).where(
         assistant_versions.c.assistant_id == assistant_id, assistant_versions.c.version == 1
@@ -71,19 +123,19 @@ def describe(tx: Tx, assistant_id: str, description: str | None, now: float) -> 
     tx.execute(own.values(description=description, updated_at=now))
 
 
-def _add_version(tx: Tx, row: Mapping[str, Any], version: int, now: float) -> None:
-    values = {name: row.get(name) for name in VERSIONED}
-    own = {"assistant_id": row["assistant_id"], "version": version, "created_at": now}
+def _insert_version(tx: Tx, assistant: Assistant, version: int, now: float) -> None:
+    values = {name: getattr(assistant, name) for name in VERSIONED}
+    own = {"assistant_id": assistant.assistant_id, "version": version, "created_at": now}
     tx.execute(insert(assistant_versions).values(**values, **own))
 
 
-def version(reads: Reads, assistant_id: str, number: int) -> Row | None:
+def get_version(reads: Reads, assistant_id: str, number: int) -> AssistantVersion | None:
     """Find one version of an assistant."""
-    query = select(assistant_versions).where(
+    query = _SELECT_VERSION.where(
         assistant_versions.c.assistant_id == assistant_id,
         assistant_versions.c.version == number,
     )
-    return one_of(reads, query)
+    return fetch_row(reads, AssistantVersion, query)
 
 
 def versions(
@@ -92,18 +144,18 @@ def versions(
     metadata: Filters | None = None,
     limit: int = 10,
     offset: int = 0,
-) -> list[Row]:
+) -> list[AssistantVersion]:
     """Return the versions of an assistant, the newest first."""
-    query = select(assistant_versions).where(assistant_versions.c.assistant_id == assistant_id)
+    query = _SELECT_VERSION.where(assistant_versions.c.assistant_id == assistant_id)
     if metadata:
-        query = query.where(contains(reads, assistant_versions.c.metadata, metadata))
+        query = query.where(contains_json(reads, assistant_versions.c.metadata, metadata))
     newest = query.order_by(assistant_versions.c.version.desc())
-    return all_of(reads, newest.limit(limit).offset(offset))
+    return fetch_rows(reads, AssistantVersion, newest.limit(limit).offset(offset))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which assistants; `filters` are what the caller may see, in the words of metadata."""
+class AssistantQuery:
+    """Which assistants; `filters` are what the caller may see, by metadata."""
 
     owner: str | None = None
     graph_id: str | None = None
@@ -112,7 +164,7 @@ class Wanted:
     filters: Filters | None = None
 
 
-def _matching(reads: Reads, query: Select[Any], wanted: Wanted) -> Select[Any]:
+def _apply_query(reads: Reads, query: Select[Any], wanted: AssistantQuery) -> Select[Any]:
     if wanted.owner is not None:  # those of the server itself are everybody's
         own = assistants.c.owner == wanted.owner
         query = query.where(own | assistants.c.owner.is_(None))
@@ -121,21 +173,21 @@ def _matching(reads: Reads, query: Select[Any], wanted: Wanted) -> Select[Any]:
     if wanted.name is not None:
         query = query.where(assistants.c.name.icontains(wanted.name, autoescape=True))
     if wanted.metadata:
-        query = query.where(contains(reads, assistants.c.metadata, wanted.metadata))
+        query = query.where(contains_json(reads, assistants.c.metadata, wanted.metadata))
     if wanted.filters:
-        query = query.where(holds(reads, assistants.c.metadata, wanted.filters))
+        query = query.where(json_matches(reads, assistants.c.metadata, wanted.filters))
     return query
 
 
-def search(reads: Reads, wanted: Wanted, page: Page) -> list[Row]:
+def search(reads: Reads, wanted: AssistantQuery, page: Page) -> list[Assistant]:
     """Return a page of assistants, sorted by one of `SORTS`."""
-    query = _matching(reads, select(assistants), wanted)
-    return all_of(reads, paged(query, assistants, page, "assistant_id"))
+    query = _apply_query(reads, _SELECT, wanted)
+    return fetch_rows(reads, Assistant, apply_page(query, assistants, page, "assistant_id"))
 
 
-def count(reads: Reads, wanted: Wanted) -> int:
+def count(reads: Reads, wanted: AssistantQuery) -> int:
     """Count assistants."""
-    query = _matching(reads, select(func.count()).select_from(assistants), wanted)
+    query = _apply_query(reads, select(func.count()).select_from(assistants), wanted)
     return int(reads.execute(query).scalar_one())
 
 

@@ -56,12 +56,12 @@ class Hit:
         """How long the windows are in which it is counted."""
         return self.per / PARTS
 
-    def left(self, start: float) -> float:
+    def expires_at(self, start: float) -> float:
         """Return when what was counted in a window counts no more."""
         return start + self.width + self.per
 
 
-def amounts(reads: Reads, keys: Sequence[str], start: float) -> list[float]:
+def load_amounts(reads: Reads, keys: Sequence[str], start: float) -> list[float]:
     """Return the amount of each key in the window that begins at a time."""
     rows = reads.execute(_AT, {"keys": keys, "start": start})
     found: dict[str, float] = {row.key: row.amount for row in rows}
@@ -92,12 +92,12 @@ def add(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> None:
     tx.execute(query, [summed[place] for place in sorted(summed)])
 
 
-def hit(tx: Tx, hits: Sequence[Hit], now: float) -> list[tuple[bool, float]]:
-    """Count those hits that their limits allow; of the others, say in how many seconds they will.
+def count_hits(tx: Tx, hits: Sequence[Hit], now: float) -> list[tuple[bool, float]]:
+    """Count the hits that their limits allow; for the others, return in how many seconds they will.
 
     Among several of one key, those that come first are let through.
     """
-    _lock(tx, {one.key for one in hits})
+    _lock_keys(tx, {one.key for one in hits})
     counted: dict[str, dict[float, float]] = {}
     for per in {one.per for one in hits}:
         known = {one.key for one in hits if one.per == per}
@@ -107,24 +107,24 @@ def hit(tx: Tx, hits: Sequence[Hit], now: float) -> list[tuple[bool, float]]:
     answers, rows = [], []
     for one in hits:
         windows = counted.setdefault(one.key, {})
-        if (wait := _wait(one, windows, now)) is None:
+        if (wait := _seconds_to_room(one, windows, now)) is None:
             start = math.floor(now / one.width) * one.width
             windows[start] = windows.get(start, 0.0) + 1
-            rows.append(_row(one, start))
+            rows.append(_hit_row(one, start))
         answers.append((wait is None, wait or 0.0))
     add(tx, rows)
     return answers
 
 
 def forget_expired(tx: Tx, now: float, most: int) -> int:
-    """Remove some of those that nobody asks for any more."""
+    """Remove some of those that nobody reads any more."""
     place = tuple_(counters.c.key, counters.c.window_start)
     old = select(counters.c.key, counters.c.window_start).where(counters.c.expires_at <= now)
     old = old.limit(most).with_for_update(skip_locked=True)  # which SQLite does without
     return tx.execute(delete(counters).where(place.in_(old))).rowcount
 
 
-def _lock(tx: Tx, keys: Iterable[str]) -> None:
+def _lock_keys(tx: Tx, keys: Iterable[str]) -> None:
     """Keep other processes from counting the same hits until this is kept."""
     if tx.dialect.name == "postgresql":
         tx.execute(_LOCKED, {"keys": sorted(keys)})
@@ -132,17 +132,22 @@ def _lock(tx: Tx, keys: Iterable[str]) -> None:
         tx.execute(_TOUCHED)
 
 
-def _wait(one: Hit, windows: Mapping[float, float], now: float) -> float | None:
-    """Say in how many seconds there is room for one more; None: there is."""
+def _seconds_to_room(one: Hit, windows: Mapping[float, float], now: float) -> float | None:
+    """Return in how many seconds there is room for one more; None: there is."""
     over = sum(windows.values()) + 1 - one.limit
     if over <= 0:
         return None
     for start in sorted(windows):
         over -= windows[start]
         if over <= 0:
-            return max(0.0, one.left(start) - now)
+            return max(0.0, one.expires_at(start) - now)
     return one.per  # pragma: no cover - a limit is at least 1, so the loop finds one
 
 
-def _row(one: Hit, start: float) -> dict[str, Any]:
-    return {"key": one.key, "window_start": start, "amount": 1.0, "expires_at": one.left(start)}
+def _hit_row(one: Hit, start: float) -> dict[str, Any]:
+    return {
+        "key": one.key,
+        "window_start": start,
+        "amount": 1.0,
+        "expires_at": one.expires_at(start),
+    }

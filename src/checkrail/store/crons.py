@@ -3,13 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, or_, select, update
 
 from checkrail.store.database import Reads, Tx
-from checkrail.store.rows import Filters, Page, Row, all_of, contains, holds, one_of, paged
-from checkrail.store.tables import crons
+from checkrail.store.rows import (
+    Filters,
+    Page,
+    apply_page,
+    column_values,
+    contains_json,
+    fetch_row,
+    fetch_rows,
+    json_matches,
+    select_rows,
+)
+from checkrail.store.tables import LAST_CHANCE, crons, workers
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """A run that is requested by the clock, with what its runs are given (`payload`)."""
+
+    cron_id: str
+    assistant_id: str
+    schedule: str
+    enabled: bool
+    payload: dict[str, Any]
+    metadata: dict[str, Any]
+    created_at: float
+    updated_at: float
+    thread_id: str | None = None
+    owner: str | None = None
+    user: Any = None
+    key_id: str | None = None
+    timezone: str | None = None
+    on_run_completed: str | None = None
+    next_run_at: float | None = None
+    occurrence: float | None = None
+    worker_id: str | None = None
+    lost: int = 0
+    end_at: float | None = None
+    last_error: str | None = None
+    stored_bytes: int | None = None
+
+
+_SELECT = select_rows(Cron, crons)
 
 SORTS = (
     "cron_id",
@@ -22,17 +63,17 @@ SORTS = (
 )
 
 
-def add(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Keep a new cron."""
-    tx.execute(insert(crons), dict(row))
+def add(tx: Tx, cron: Cron) -> None:
+    """Insert a new cron."""
+    tx.execute(insert(crons), column_values(cron))
 
 
-def get(reads: Reads, cron_id: str) -> Row | None:
+def get(reads: Reads, cron_id: str) -> Cron | None:
     """Find a cron."""
-    return one_of(reads, select(crons).where(crons.c.cron_id == cron_id))
+    return fetch_row(reads, Cron, _SELECT.where(crons.c.cron_id == cron_id))
 
 
-def change(tx: Tx, cron_id: str, **values: Any) -> bool:
+def update_cron(tx: Tx, cron_id: str, **values: Any) -> bool:
     """Change a cron."""
     query = update(crons).where(crons.c.cron_id == cron_id)
     return bool(tx.execute(query.values(**values)).rowcount)
@@ -53,12 +94,12 @@ def remove_of_threads(tx: Tx, thread_ids: Sequence[str]) -> None:
     tx.execute(delete(crons).where(crons.c.thread_id.in_([*thread_ids])))
 
 
-def lock(tx: Tx, cron_id: str) -> Row | None:
+def lock(tx: Tx, cron_id: str) -> Cron | None:
     """Find a cron that is about to be changed."""
-    return one_of(tx, select(crons).where(crons.c.cron_id == cron_id).with_for_update())
+    return fetch_row(tx, Cron, _SELECT.where(crons.c.cron_id == cron_id).with_for_update())
 
 
-def _matching(
+def _apply_filters(
     reads: Reads,
     query: Select[Any],
     same: Mapping[str, Any],
@@ -69,9 +110,9 @@ def _matching(
         if value is not None:
             query = query.where(crons.c[column] == value)
     if metadata:
-        query = query.where(contains(reads, crons.c.metadata, metadata))
+        query = query.where(contains_json(reads, crons.c.metadata, metadata))
     if filters:
-        query = query.where(holds(reads, crons.c.metadata, filters))
+        query = query.where(json_matches(reads, crons.c.metadata, filters))
     return query
 
 
@@ -81,10 +122,10 @@ def search(
     same: Mapping[str, Any],
     metadata: Filters | None = None,
     filters: Filters | None = None,
-) -> list[Row]:
+) -> list[Cron]:
     """Return a page of crons whose columns are the `same` as given."""
-    query = _matching(reads, select(crons), same, metadata, filters)
-    return all_of(reads, paged(query, crons, page, "cron_id"))
+    query = _apply_filters(reads, _SELECT, same, metadata, filters)
+    return fetch_rows(reads, Cron, apply_page(query, crons, page, "cron_id"))
 
 
 def count(
@@ -94,29 +135,73 @@ def count(
     filters: Filters | None = None,
 ) -> int:
     """Count crons."""
-    query = _matching(reads, select(func.count()).select_from(crons), same, metadata, filters)
+    query = _apply_filters(reads, select(func.count()).select_from(crons), same, metadata, filters)
     return int(reads.execute(query).scalar_one())
 
 
-def due(tx: Tx, now: float, most: int = 20) -> list[Row]:
-    """Give crons whose time has come, kept from other processes until the transaction ends."""
+def lock_due(
+    tx: Tx, worker_id: str, now: float, most: int = 20, *, suspected: bool = False
+) -> list[Cron]:
+    """Return crons that are due, locked: those that processes have died with, or all the others.
+
+    Due is also one whose run was about to be requested when its server stopped or died. What
+    another worker requests just now waits for it, or until it is found dead.
+    """
+    left = and_(crons.c.occurrence.is_not(None), crons.c.worker_id.is_(None))
+    which = crons.c.lost >= LAST_CHANCE if suspected else crons.c.lost < LAST_CHANCE
     query = (
-        select(crons)
-        .where(crons.c.enabled, crons.c.next_run_at <= now)
+        _SELECT.where(
+            which, _is_free(worker_id), crons.c.enabled, or_(left, crons.c.next_run_at <= now)
+        )
         .order_by(crons.c.next_run_at)
         .limit(most)
         .with_for_update(skip_locked=True)
     )
-    return all_of(tx, query)
+    return fetch_rows(tx, Cron, query)
 
 
-def stranded(tx: Tx, before: float) -> list[Row]:
-    """Give crons whose run was about to be asked for when the process that did so went away."""
-    query = select(crons).where(crons.c.occurrence.is_not(None), crons.c.updated_at < before)
-    return all_of(tx, query.with_for_update(skip_locked=True))
+def end_request(tx: Tx, asked: Cron, last_error: str | None) -> None:
+    """Store how the request for a run went, unless the next one is under way by now."""
+    query = update(crons).where(
+        crons.c.cron_id == asked.cron_id,
+        crons.c.worker_id == asked.worker_id,
+        crons.c.occurrence == asked.occurrence,
+    )
+    ended = {"occurrence": None, "worker_id": None, "lost": 0}
+    tx.execute(query.values(last_error=last_error, **ended))
 
 
-def next_due(reads: Reads) -> float | None:
-    """Tell when the next cron is due."""
-    query = select(func.min(crons.c.next_run_at)).where(crons.c.enabled)
+def find_orphans(tx: Tx, dead: Sequence[str], but: str, most: int = 100) -> list[Cron]:
+    """Return the crons whose run a worker requested that is `dead` or gone; `but` one is not."""
+    query = _SELECT.where(
+        crons.c.worker_id.is_not(None),
+        crons.c.worker_id != but,
+        or_(
+            crons.c.worker_id.in_([*dead]),
+            crons.c.worker_id.not_in(select(workers.c.worker_id)),
+        ),
+    )
+    return fetch_rows(tx, Cron, query.limit(most).with_for_update(skip_locked=True))
+
+
+def release_held(tx: Tx, worker_id: str, cron_id: str | None = None) -> None:
+    """Have what a worker was about to request be requested anew, all of it or one."""
+    held = update(crons).where(crons.c.worker_id == worker_id)
+    if cron_id is not None:
+        held = held.where(crons.c.cron_id == cron_id)
+    tx.execute(held.values(worker_id=None))
+
+
+def next_due(reads: Reads, worker_id: str) -> float | None:
+    """Return when the next cron is due that a worker may take.
+
+    Those that processes have died with wait for their turn.
+    """
+    query = select(func.min(crons.c.next_run_at)).where(
+        crons.c.enabled, _is_free(worker_id), crons.c.lost < LAST_CHANCE
+    )
     return reads.execute(query).scalar()
+
+
+def _is_free(worker_id: str) -> ColumnElement[bool]:
+    return or_(crons.c.worker_id.is_(None), crons.c.worker_id == worker_id)

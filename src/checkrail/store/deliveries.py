@@ -2,45 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import delete, exists, func, insert, or_, select, update
 
 from checkrail.store.database import Reads, Tx
-from checkrail.store.rows import Row, all_of
+from checkrail.store.rows import column_values, fetch_rows, select_rows
 from checkrail.store.tables import LAST_CHANCE, OWED, SUSPECTED_DELIVERY, deliveries, workers
 
 
-def add(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Owe something; part of the transaction that ends a run."""
-    if rows:
-        tx.execute(insert(deliveries), [dict(row) for row in rows])
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What is owed to hooks, a webhook, a session or people; a new one has no number yet.
+
+    It is owed for a run, or for a session. What has an `address` waits for what was owed there
+    before it.
+    """
+
+    delivery_id: str
+    kind: str
+    payload: Any
+    status: str
+    attempts: int
+    due_at: float
+    created_at: float
+    run_id: str | None = None
+    session_id: str | None = None
+    address: str | None = None
+    seq: int = 0
+    lost: int = 0
+    worker_id: str | None = None
+    last_error: str | None = None
+    ended_at: float | None = None
 
 
-def claim(tx: Tx, worker_id: str, now: float, most: int, *, suspected: bool = False) -> list[Row]:
+_SELECT = select_rows(Delivery, deliveries)
+
+_BEFORE = deliveries.alias("earlier")
+_IS_NEXT = or_(
+    deliveries.c.address.is_(None),
+    ~exists().where(
+        _BEFORE.c.address == deliveries.c.address,
+        _BEFORE.c.status == "owed",
+        _BEFORE.c.seq < deliveries.c.seq,
+    ),
+)
+
+
+def add(tx: Tx, owed: Sequence[Delivery]) -> None:
+    """Insert deliveries; part of the transaction that ends a run."""
+    if owed:
+        tx.execute(insert(deliveries), [column_values(each) for each in owed])
+
+
+def claim(
+    tx: Tx, worker_id: str, now: float, most: int, *, suspected: bool = False
+) -> list[Delivery]:
     """Take deliveries that are due: those that processes have died with, or all the others."""
     which = (SUSPECTED_DELIVERY,) if suspected else (OWED, deliveries.c.lost < LAST_CHANCE)
     query = (
-        select(deliveries)
-        .where(
+        _SELECT.where(
             *which,
             deliveries.c.due_at <= now,
+            _IS_NEXT,
         )
         .order_by(deliveries.c.due_at)
         .limit(most)
         .with_for_update(skip_locked=True)
     )
-    found = all_of(tx, query)
+    found = fetch_rows(tx, Delivery, query)
     if found:
-        ids = [row["delivery_id"] for row in found]
+        ids = [each.delivery_id for each in found]
         taken = update(deliveries).where(deliveries.c.delivery_id.in_(ids))
         tx.execute(taken.values(worker_id=worker_id))
     return found
 
 
-def settle(tx: Tx, delivery_id: str, worker_id: str, /, **values: Any) -> bool:
-    """Return how a delivery went, as the one who holds it."""
+def store_result(tx: Tx, delivery_id: str, worker_id: str | None, /, **values: Any) -> bool:
+    """Store how a delivery went, as the worker that holds it."""
     query = update(deliveries).where(
         deliveries.c.delivery_id == delivery_id,
         deliveries.c.worker_id == worker_id,
@@ -49,12 +90,11 @@ def settle(tx: Tx, delivery_id: str, worker_id: str, /, **values: Any) -> bool:
     return bool(tx.execute(query.values(worker_id=None, **values)).rowcount)
 
 
-def orphans(tx: Tx, dead: Sequence[str], but: str, most: int = 100) -> list[Row]:
+def find_orphans(tx: Tx, dead: Sequence[str], but: str, most: int = 100) -> list[Delivery]:
     """Return the deliveries of workers that are `dead` or gone; `but` one that asks is not."""
     known = select(workers.c.worker_id)
     query = (
-        select(deliveries)
-        .where(
+        _SELECT.where(
             deliveries.c.worker_id.is_not(None),
             deliveries.c.worker_id != but,
             or_(deliveries.c.worker_id.in_([*dead]), deliveries.c.worker_id.not_in(known)),
@@ -62,7 +102,7 @@ def orphans(tx: Tx, dead: Sequence[str], but: str, most: int = 100) -> list[Row]
         .limit(most)
         .with_for_update(skip_locked=True)
     )
-    return all_of(tx, query)
+    return fetch_rows(tx, Delivery, query)
 
 
 def held_ids(reads: Reads, worker_id: str) -> list[str]:
@@ -71,7 +111,7 @@ def held_ids(reads: Reads, worker_id: str) -> list[str]:
     return [row.delivery_id for row in reads.execute(query)]
 
 
-def release(tx: Tx, worker_id: str, only: Sequence[str] | None = None) -> None:
+def release_held(tx: Tx, worker_id: str, only: Sequence[str] | None = None) -> None:
     """Free what a worker holds, all of it or some."""
     query = update(deliveries).where(deliveries.c.worker_id == worker_id)
     if only is not None:
@@ -80,18 +120,18 @@ def release(tx: Tx, worker_id: str, only: Sequence[str] | None = None) -> None:
 
 
 def next_due(reads: Reads) -> float | None:
-    """Tell when the next delivery is due."""
-    query = select(func.min(deliveries.c.due_at)).where(OWED)
+    """Return when the next delivery is due; one that waits for another is due after that."""
+    query = select(func.min(deliveries.c.due_at)).where(OWED, _IS_NEXT)
     return reads.execute(query).scalar()
 
 
-def of_run(reads: Reads, run_id: str) -> list[Row]:
+def of_run(reads: Reads, run_id: str) -> list[Delivery]:
     """Return what was owed for a run."""
-    query = select(deliveries).where(deliveries.c.run_id == run_id).order_by(deliveries.c.seq)
-    return all_of(reads, query)
+    query = _SELECT.where(deliveries.c.run_id == run_id).order_by(deliveries.c.seq)
+    return fetch_rows(reads, Delivery, query)
 
 
-def forget(tx: Tx, run_ids: Sequence[str], *, ended_only: bool = True) -> None:
+def remove_of_runs(tx: Tx, run_ids: Sequence[str], *, ended_only: bool = True) -> None:
     """Remove the deliveries of runs; what is still owed stays."""
     query = delete(deliveries).where(deliveries.c.run_id.in_([*run_ids]))
     if ended_only:

@@ -55,17 +55,17 @@ def open_engine(url: str) -> Engine:
             "Write postgresql://user:password@host/name, or leave it out for SQLite"
         ) from None
     if made.get_backend_name() == "sqlite":
-        return _sqlite(str(made))
+        return _open_sqlite(str(made))
     if made.get_backend_name() in ("postgresql", "postgres"):
-        return _postgres(made.set(drivername="postgresql+psycopg"))
+        return _open_postgres(made.set(drivername="postgresql+psycopg"))
     raise DatabaseUrlError(
         f"Checkrail keeps its data in SQLite or PostgreSQL, not in {made.get_backend_name()!r}. "
         "Write postgresql://user:password@host/name, or leave it out for SQLite"
     )
 
 
-def _sqlite(url: str) -> Engine:
-    engine = create_engine(url, connect_args={"check_same_thread": False}, **_json())
+def _open_sqlite(url: str) -> Engine:
+    engine = create_engine(url, connect_args={"check_same_thread": False}, **_json_options())
     file = engine.url.database
     if file and not file.startswith((":memory:", "file:")):
         event.listen(engine, "do_connect", lambda *_: make_private_sqlite(Path(file)))
@@ -85,12 +85,12 @@ def _begin_at_once(connection: Any) -> None:
     connection.connection.driver_connection.execute("BEGIN")  # past what costs more than it does
 
 
-def _postgres(url: Any) -> Engine:
+def _open_postgres(url: Any) -> Engine:
     options = {name: value for name, value in _POSTGRES.items() if name not in url.query}
-    return create_engine(url, pool_size=8, max_overflow=4, connect_args=options, **_json())
+    return create_engine(url, pool_size=8, max_overflow=4, connect_args=options, **_json_options())
 
 
-def _json() -> dict[str, Any]:
+def _json_options() -> dict[str, Any]:
     return {
         "json_serializer": lambda value: orjson.dumps(value).decode(),
         "json_deserializer": orjson.loads,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from sqlalchemy import bindparam, delete, func, insert, select
 
 from checkrail.store.database import Reads, Tx
-from checkrail.store.paging import PAGE_BYTES, within_bytes
-from checkrail.store.prepared import Prepared
+from checkrail.store.rows import PAGE_BYTES, column_values, keys_within_bytes
+from checkrail.store.statements import PreparedStatement
 from checkrail.store.tables import events, runs
 
 
@@ -35,7 +36,7 @@ class RunEvent:
 
     @property
     def data(self) -> Any:
-        """What the event tells."""
+        """The data of the event."""
         if self._data is None and self._raw is not None:
             self._data = orjson.loads(self._raw)
         return self._data
@@ -59,11 +60,22 @@ class RunEvent:
     __hash__ = None  # type: ignore[assignment]
 
 
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """Events of a run that follow each other, as one row."""
+
+    run_id: str
+    thread_id: str
+    first_seq: int
+    last_seq: int
+    payload: bytes
+
+
 ROW_BYTES = 512 * 1024
 """From here on, events go to another row."""
 
-_INSERT = Prepared(insert(events))
-_AFTER = within_bytes(
+_INSERT = PreparedStatement(insert(events))
+_AFTER = keys_within_bytes(
     select(events.c.last_seq).where(
         events.c.run_id == bindparam("run"), events.c.last_seq > bindparam("after")
     ),
@@ -77,9 +89,9 @@ _PAGE = (
 )
 
 
-def rows_of(run_id: str, thread_id: str, batch: Sequence[RunEvent]) -> list[dict[str, Any]]:
+def rows_of(run_id: str, thread_id: str, batch: Sequence[RunEvent]) -> list[EventRow]:
     """Pack events that follow each other into rows that are not too large to be read one by one."""
-    rows, some, size = [], list[RunEvent](), 0
+    rows, some, size = list[EventRow](), list[RunEvent](), 0
     for event in batch:
         if some and size + len(event.raw) > ROW_BYTES:
             rows.append(row_of(run_id, thread_id, some))
@@ -89,48 +101,48 @@ def rows_of(run_id: str, thread_id: str, batch: Sequence[RunEvent]) -> list[dict
     return [*rows, row_of(run_id, thread_id, some)]
 
 
-def row_of(run_id: str, thread_id: str, batch: Sequence[RunEvent]) -> dict[str, Any]:
+def row_of(run_id: str, thread_id: str, batch: Sequence[RunEvent]) -> EventRow:
     """Pack events that follow each other into one row."""
-    return {
-        "run_id": run_id,
-        "thread_id": thread_id,
-        "first_seq": batch[0].seq,
-        "last_seq": batch[-1].seq,
-        "payload": b"[" + b",".join(map(_packed, batch)) + b"]",
-    }
+    return EventRow(
+        run_id=run_id,
+        thread_id=thread_id,
+        first_seq=batch[0].seq,
+        last_seq=batch[-1].seq,
+        payload=b"[" + b",".join(map(_pack_event, batch)) + b"]",
+    )
 
 
-def _packed(event: RunEvent) -> bytes:
+def _pack_event(event: RunEvent) -> bytes:
     head = orjson.dumps([event.seq, event.event, event.ns])
     return head[:-1] + b"," + event.raw + b"]"
 
 
-def add(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
-    """Keep rows of events."""
+def add(tx: Tx, rows: Sequence[EventRow]) -> None:
+    """Insert rows of events."""
     for row in rows:
-        _INSERT.run(tx, row)
+        _INSERT.run(tx, column_values(row))
 
 
-def append(tx: Tx, run_id: str, thread_id: str, told: Sequence[tuple[str, bytes]]) -> int:
-    """Keep events of a run behind those that it has, and give the last number."""
+def append_events(tx: Tx, run_id: str, thread_id: str, told: Sequence[tuple[str, bytes]]) -> int:
+    """Store events of a run behind those that it has, and return the last number."""
     first = last_seq(tx, run_id) + 1
     made = [RunEvent(seq, event, raw=raw) for seq, (event, raw) in enumerate(told, first)]
     add(tx, rows_of(run_id, thread_id, made))
     return made[-1].seq
 
 
-def after(
+def load_after(
     reads: Reads, run_id: str, seq: int, rows: int = 200, size: int = PAGE_BYTES
 ) -> list[RunEvent]:
-    """Read the next events of a run after a number; none means that there are no more yet.
+    """Return the next events of a run after a number; an empty list: there are no more yet.
 
     Rows are read until they have so many bytes: whoever reads slowly holds no more of a run.
     """
     found = reads.execute(_PAGE, {"run": run_id, "after": seq, "rows": rows, "bytes": size})
-    return [event for row in found for event in _unpacked(row.payload) if event.seq > seq]
+    return [event for row in found for event in _unpack_events(row.payload) if event.seq > seq]
 
 
-def _unpacked(payload: bytes) -> Iterator[RunEvent]:
+def _unpack_events(payload: bytes) -> Iterator[RunEvent]:
     for seq, event, ns, data in orjson.loads(payload):
         yield RunEvent(seq, event, tuple(ns), data)
 
@@ -147,16 +159,16 @@ def stored_bytes(reads: Reads, run_id: str) -> int:
     return int(reads.execute(query).scalar() or 0)
 
 
-def forget(tx: Tx, run_ids: Iterable[str]) -> None:
+def remove_of_runs(tx: Tx, run_ids: Iterable[str]) -> None:
     """Remove the events of runs."""
     tx.execute(delete(events).where(events.c.run_id.in_([*run_ids])))
 
 
 def forget_ended_before(tx: Tx, when: float, most: int) -> int:
-    """Remove the events of some runs that ended long ago, and say of how many."""
+    """Remove the events of some runs that ended long ago, and return of how many."""
     has_events = select(events.c.run_id).where(events.c.run_id == runs.c.run_id).exists()
     query = select(runs.c.run_id).where(runs.c.ended_at < when, has_events).limit(most)
     found = [row.run_id for row in tx.execute(query)]
     if found:
-        forget(tx, found)
+        remove_of_runs(tx, found)
     return len(found)

@@ -19,7 +19,7 @@ _SHORT = 0.5  # seconds
 
 
 class StoreError(CheckrailError):
-    """The database could not do what it was asked to."""
+    """The database could not do what was requested."""
 
 
 class Trouble(NamedTuple):
@@ -78,7 +78,7 @@ _POSTGRES = {
 }
 
 
-def trouble_of(error: BaseException) -> Trouble | None:
+def find_trouble(error: BaseException) -> Trouble | None:
     """Return what an error says is wrong with the database; None: the statement is at fault."""
     if isinstance(error, DatabaseUnavailableError):
         return error.trouble
@@ -121,22 +121,27 @@ class Health:
         self._since = 0.0
         self._count = 0
         self._logged = False
+        self._failed_at = self._mended_at = 0.0
+        self._mended: Trouble | None = None
         self.trouble: Trouble | None = None
 
     @property
-    def lasted(self) -> float:
+    def seconds_down(self) -> float:
         """For how many seconds something has been wrong."""
         return time.monotonic() - self._since if self.trouble is not None else 0.0
 
-    def note(self, trouble: Trouble, error: BaseException) -> None:
-        """Take note of a call that failed."""
+    def note_failure(self, trouble: Trouble, error: BaseException) -> None:
+        """Note a call that did not work."""
         with self._lock:
             if self.trouble is None:
                 self._since, self._count = time.monotonic(), 0
-            self.trouble = trouble
+            self.trouble, self._failed_at = trouble, time.monotonic()
             self._count += 1
+            # A connection from before it was mended may be met once more: that is no new outage.
+            lingers = trouble is self._mended and self._failed_at - self._mended_at < _SHORT
             # A connection that was lost is no outage yet: the next one may work.
-            begins = not self._logged and (trouble is not AWAY or self.lasted >= _SHORT)
+            lasts = not lingers and (trouble is not AWAY or self.seconds_down >= _SHORT)
+            begins = lasts and not self._logged
             self._logged = self._logged or begins
         if begins:
             cause = getattr(error, "orig", None) or error
@@ -144,12 +149,18 @@ class Health:
             told = (trouble.words, said, trouble.remedy)
             log.error("%s (%s). %s. Requests get 503 and runs wait until it is mended", *told)
 
-    def recover(self, *, wrote: bool) -> None:
-        """Take note of a call that worked."""
+    def note_success(self, *, wrote: bool, began: float | None = None) -> None:
+        """Note a call that worked.
+
+        It may have had a connection from before, which still works.
+        """
         if self.trouble is None or (self.trouble.reads and not wrote):
             return
         with self._lock:
-            seconds, count, self.trouble = self.lasted, self._count, None
+            if began is not None and began < self._failed_at:
+                return
+            self._mended, self._mended_at = self.trouble, time.monotonic()
+            seconds, count, self.trouble = self.seconds_down, self._count, None
             logged, self._logged = self._logged, False
         if logged:
             log.warning("The database works again after %.1f s; %s calls failed", seconds, count)

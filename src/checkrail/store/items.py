@@ -2,46 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from checkrail.store.database import Reads, Tx
-from checkrail.store.rows import Row, all_of, one_of
+from checkrail.store.rows import column_values, fetch_row, fetch_rows, select_rows
 from checkrail.store.tables import store_items as items
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item, as it counts for its owner."""
+
+    namespace: str
+    key: str
+    owner: str
+    stored_bytes: int
+    ttl_seconds: float | None = None
+    look_at: float | None = None
+
+
+_SELECT = select_rows(Item, items)
 
 _KEY = ("namespace", "key")
 
 
-def get(reads: Reads, namespace: str, key: str) -> Row | None:
+def get(reads: Reads, namespace: str, key: str) -> Item | None:
     """Find an item."""
-    return one_of(reads, select(items).where(items.c.namespace == namespace, items.c.key == key))
+    return fetch_row(reads, Item, _SELECT.where(items.c.namespace == namespace, items.c.key == key))
 
 
-def put(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Keep an item, in place of the one that is there."""
+def put(tx: Tx, item: Item) -> None:
+    """Store an item, in place of the one that is there."""
     make = insert_postgres if tx.dialect.name == "postgresql" else insert_sqlite
-    changed = {name: value for name, value in row.items() if name not in _KEY}
-    query = make(items).values(**row)
+    values = column_values(item)
+    changed = {name: value for name, value in values.items() if name not in _KEY}
+    query = make(items).values(**values)
     tx.execute(query.on_conflict_do_update(index_elements=_KEY, set_=changed))
 
 
-def look_again(tx: Tx, row: Row, when: float) -> None:
+def set_look_at(tx: Tx, item: Item, when: float) -> None:
     """Note when an item may have expired that has not; one that was put anew has its own time."""
-    same = [items.c[name] == row[name] for name in (*_KEY, "look_at")]
-    tx.execute(update(items).where(*same).values(look_at=when))
+    tx.execute(_where_same(update(items), item).values(look_at=when))
 
 
-def remove(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Remove an item that is gone; by a row that was read, only as long as it is the same."""
-    same = [items.c[name] == row[name] for name in (*_KEY, "look_at") if name in row]
-    tx.execute(delete(items).where(*same))
+def remove(tx: Tx, namespace: str, key: str) -> None:
+    """Remove an item that is gone."""
+    tx.execute(delete(items).where(items.c.namespace == namespace, items.c.key == key))
 
 
-def expired(reads: Reads, now: float, most: int) -> list[Row]:
+def remove_same(tx: Tx, item: Item) -> None:
+    """Remove an item that is gone, unless it was put anew since it was read."""
+    tx.execute(_where_same(delete(items), item))
+
+
+def _where_same(query: Any, item: Item) -> Any:
+    return query.where(
+        items.c.namespace == item.namespace,
+        items.c.key == item.key,
+        items.c.look_at == item.look_at,
+    )
+
+
+def find_expired(reads: Reads, now: float, most: int) -> list[Item]:
     """Return items that may have expired, those that may be gone longest first."""
-    query = select(items).where(items.c.look_at <= now)
-    return all_of(reads, query.order_by(items.c.look_at).limit(most))
+    query = _SELECT.where(items.c.look_at <= now)
+    return fetch_rows(reads, Item, query.order_by(items.c.look_at).limit(most))

@@ -23,17 +23,21 @@ class OutdatedError(CheckrailError):
 
 def head() -> str:
     """Return the newest version of the tables."""
-    names = sorted(file.stem for file in (_SCRIPTS / "versions").glob("[0-9]*.py"))
-    return names[-1].partition("_")[0]
+    return _known_versions()[-1]
+
+
+def _known_versions() -> list[str]:
+    names = (file.stem for file in (_SCRIPTS / "versions").glob("[0-9]*.py"))
+    return sorted(name.partition("_")[0] for name in names)
 
 
 def version(engine: Engine) -> str | None:
-    """Return the version of the tables in a database; None: there are none."""
+    """Return the version of the tables in a database; None: there are no tables."""
     with engine.connect() as connection:
-        return _version(connection)
+        return _read_version(connection)
 
 
-def _version(connection: Connection) -> str | None:
+def _read_version(connection: Connection) -> str | None:
     if not inspect(connection).has_table(_TABLE):
         return None
     found = connection.execute(text(f"SELECT version_num FROM {_TABLE}")).scalar()  # noqa: S608
@@ -41,15 +45,24 @@ def _version(connection: Connection) -> str | None:
 
 
 def upgrade(engine: Engine) -> tuple[str | None, str]:
-    """Bring a database to the newest version, and say from where to where it went."""
+    """Bring a database to the newest version, and return from where to where it went.
+
+    Raise if its version is not one of this Checkrail's.
+    """
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-        before = _version(connection)
+        before = _read_version(connection)
+        if before is not None and before not in _known_versions():
+            raise OutdatedError(
+                f"the database has tables of version {before}, which this Checkrail does not know: "
+                f"a newer one made them, or one from before the first release. Use that one, or "
+                f"begin with an empty database"
+            )
         if before != head():
             from alembic import command  # which takes longer to import than all else here
 
-            command.upgrade(_config(connection), "head")
+            command.upgrade(_alembic_config(connection), "head")
     return before, head()
 
 
@@ -57,14 +70,14 @@ def check(engine: Engine) -> None:
     """Raise if a database is not at the newest version."""
     found = version(engine)
     if found != head():
-        told = f"has tables of version {found}" if found else "has no tables of Checkrail yet"
+        state = f"has tables of version {found}" if found else "has no tables of Checkrail yet"
         raise OutdatedError(
-            f"the database {told}, and this Checkrail needs version {head()}. "
+            f"the database {state}, and this Checkrail needs version {head()}. "
             "Run: checkrail db upgrade"
         )
 
 
-def _config(connection: Connection) -> Config:
+def _alembic_config(connection: Connection) -> Config:
     from alembic.config import Config
 
     config = Config()

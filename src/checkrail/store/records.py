@@ -7,8 +7,9 @@ Such a note stands at no point.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from sqlalchemy import (
     ColumnElement,
@@ -24,17 +25,43 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
-from checkrail.engine.records import iso_time, uuid7
 from checkrail.store.database import Reads, Tx
-from checkrail.store.paging import PAGE_BYTES, within_bytes
-from checkrail.store.prepared import Prepared
-from checkrail.store.rows import Row, all_of
+from checkrail.store.rows import (
+    PAGE_BYTES,
+    column_values,
+    fetch_rows,
+    keys_within_bytes,
+    select_rows,
+)
+from checkrail.store.statements import PreparedStatement
 from checkrail.store.tables import hook_records
+from checkrail.times import iso_time, uuid7
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A call of a hook, or a note of what became of a run; one not stored yet has no number."""
+
+    record_id: str
+    event_type: str
+    point: str
+    hook: str
+    created_at: float
+    record: Any
+    seq: int = 0
+    run_id: str | None = None
+    thread_id: str | None = None
+    owner: str | None = None
+    worker_id: str | None = None
+    call_id: str | None = None
+
+
+_SELECT = select_rows(StoredRecord, hook_records)
 
 FEED = ("feed", "")
 """Told whenever there is something new in the sequence."""
 
-_NOTE = Prepared(insert(hook_records).inline())
+_NOTE = PreparedStatement(insert(hook_records).inline())
 _NOTED = (
     "run_id",
     "thread_id",
@@ -55,60 +82,73 @@ _ADD = {
 }
 
 
-def add(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Keep records; a call that has its ending gets no second one.
+def add(tx: Tx, rows: Sequence[StoredRecord]) -> None:
+    """Insert records; a call that has its ending gets no second one.
 
     Recovery ends the calls of a process that it takes for dead, which may wake up.
     """
     if rows:
-        tx.execute(_ADD[tx.dialect.name], [*rows])
-        _tell(tx)
+        tx.execute(_ADD[tx.dialect.name], [column_values(row) for row in rows])
+        _publish(tx)
 
 
-def note(tx: Tx, event_type: str, run: Mapping[str, Any], **more: Any) -> None:
+class _Noted(Protocol):
+    """A run, or what has to do with one."""
+
+    @property
+    def run_id(self) -> str | None: ...
+
+    @property
+    def thread_id(self) -> str | None: ...
+
+    @property
+    def owner(self) -> str | None: ...
+
+
+def note_event(tx: Tx, event_type: str, run: _Noted, **more: Any) -> None:
     """Note what became of a run, or of something of it."""
     now = time.time()
-    said = {name: run.get(name) for name in _NOTED} | more
+    said = {name: getattr(run, name, None) for name in _NOTED} | more
     told = {"event_type": event_type, "time": now, "timestamp": iso_time(now)}
-    told |= {name: _sayable(value) for name, value in said.items() if value is not None}
+    told |= {name: _storable_text(value) for name, value in said.items() if value is not None}
     row = {
         "record_id": uuid7(now),
         "event_type": event_type,
-        "run_id": run["run_id"],
-        "thread_id": run["thread_id"],
-        "owner": run.get("owner"),
+        "run_id": run.run_id,
+        "thread_id": run.thread_id,
+        "owner": run.owner,
         "point": "",
         "hook": "",
         "created_at": now,
         "record": told,
     }
     _NOTE.run(tx, row)
-    _tell(tx)
+    _publish(tx)
 
 
-def _tell(tx: Tx) -> None:
+def _publish(tx: Tx) -> None:
     if isinstance(tx, Tx):  # and not a connection of somebody who tells nobody
-        tx.tell(*FEED)
+        tx.publish(*FEED)
 
 
-def _sayable(value: Any) -> Any:
+def _storable_text(value: Any) -> Any:
     """Return a text without halves of surrogate pairs, which JSON cannot hold."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
-def after(reads: Reads, seq: int, missing: Collection[int], limit: int) -> list[Row]:
+def load_after(reads: Reads, seq: int, missing: Collection[int], limit: int) -> list[StoredRecord]:
     """Return what comes after a number in the sequence, and what was missing before it."""
     wanted = hook_records.c.seq > seq
     if missing:
         wanted = or_(wanted, hook_records.c.seq.in_([*missing]))
-    return _page(reads, select(hook_records.c.seq).where(wanted), limit)
+    return _load_page(reads, select(hook_records.c.seq).where(wanted), limit)
 
 
-def _page(reads: Reads, wanted: Select[Any], limit: int) -> list[Row]:
+def _load_page(reads: Reads, wanted: Select[Any], limit: int) -> list[StoredRecord]:
     """Read records in order, a page of bytes at most."""
-    found = within_bytes(wanted, hook_records.c.seq, hook_records.c.record)
-    query = select(hook_records).where(hook_records.c.seq.in_(found)).order_by(hook_records.c.seq)
-    return all_of(reads, query.params(rows=limit, bytes=PAGE_BYTES))
+    found = keys_within_bytes(wanted, hook_records.c.seq, hook_records.c.record)
+    query = _SELECT.where(hook_records.c.seq.in_(found)).order_by(hook_records.c.seq)
+    return fetch_rows(reads, StoredRecord, query.params(rows=limit, bytes=PAGE_BYTES))
 
 
 def last_seq(reads: Reads) -> int:
@@ -116,56 +156,56 @@ def last_seq(reads: Reads) -> int:
     return int(reads.execute(select(func.max(hook_records.c.seq))).scalar() or 0)
 
 
-def of_run(reads: Reads, run_id: str, limit: int = 1000, after: int = 0) -> list[Row]:
-    """Give the records of a run after a number, in order; a page of bytes, and none at the end."""
+def of_run(reads: Reads, run_id: str, limit: int = 1000, after: int = 0) -> list[StoredRecord]:
+    """Return the records of a run after a number, in order; a page of bytes at most."""
     wanted = select(hook_records.c.seq).where(
         hook_records.c.run_id == run_id, hook_records.c.seq > after, hook_records.c.point != ""
     )
-    return _page(reads, wanted, limit)
+    return _load_page(reads, wanted, limit)
 
 
-def before_run(reads: Reads, run_id: str) -> list[Row]:
+def before_run(reads: Reads, run_id: str) -> list[StoredRecord]:
     """Return the records of a run's admission, in order."""
-    query = select(hook_records).where(
-        hook_records.c.run_id == run_id, hook_records.c.point == "before_run"
-    )
-    return all_of(reads, query.order_by(hook_records.c.seq))
+    query = _SELECT.where(hook_records.c.run_id == run_id, hook_records.c.point == "before_run")
+    return fetch_rows(reads, StoredRecord, query.order_by(hook_records.c.seq))
 
 
-def unfinished_in_run(reads: Reads, run_id: str, worker_id: str) -> list[Row]:
+def unfinished_in_run(reads: Reads, run_id: str, worker_id: str | None) -> list[StoredRecord]:
     """Return the starts without an ending of a worker's hook calls for one run."""
-    return _unfinished(reads, hook_records.c.run_id == run_id, worker_id)
+    return _find_unfinished(reads, hook_records.c.run_id == run_id, worker_id)
 
 
-def unfinished_since(reads: Reads, since: float, worker_id: str) -> list[Row]:
+def unfinished_since(reads: Reads, since: float, worker_id: str) -> list[StoredRecord]:
     """Return the starts without an ending of a worker's hook calls, for whatever they were."""
-    return _unfinished(reads, hook_records.c.created_at > since, worker_id)
+    return _find_unfinished(reads, hook_records.c.created_at > since, worker_id)
 
 
-def _unfinished(reads: Reads, which: ColumnElement[bool], worker_id: str) -> list[Row]:
+def _find_unfinished(
+    reads: Reads, which: ColumnElement[bool], worker_id: str | None
+) -> list[StoredRecord]:
     start: ColumnElement[str] = literal_column("'hook_start'")  # as the index says it
     ending = hook_records.alias()
     ended = exists(
         select(1).where(ending.c.call_id == hook_records.c.call_id, ending.c.event_type != start)
     )
-    query = select(hook_records).where(
+    query = _SELECT.where(
         which, hook_records.c.worker_id == worker_id, hook_records.c.event_type == start, ~ended
     )
-    return all_of(reads, query.order_by(hook_records.c.seq))
+    return fetch_rows(reads, StoredRecord, query.order_by(hook_records.c.seq))
 
 
-def forget(tx: Tx, run_ids: Sequence[str]) -> None:
+def remove_of_runs(tx: Tx, run_ids: Sequence[str]) -> None:
     """Remove the records of runs."""
     last = _last_to_keep(tx)
     tx.execute(delete(hook_records).where(hook_records.c.run_id.in_([*run_ids])))
-    _keep_number(tx, last)
+    _hold_number(tx, last)
 
 
 def forget_before(tx: Tx, when: float) -> int:
     """Remove old records."""
     last = _last_to_keep(tx)
     gone = tx.execute(delete(hook_records).where(hook_records.c.created_at < when)).rowcount
-    _keep_number(tx, last)
+    _hold_number(tx, last)
     return gone
 
 
@@ -174,8 +214,8 @@ def _last_to_keep(tx: Tx) -> int:
     return last_seq(tx) if tx.dialect.name == "sqlite" else 0
 
 
-def _keep_number(tx: Tx, last: int) -> None:
-    """Put nothing where the last record was, so that who follows the sequence misses none."""
+def _hold_number(tx: Tx, last: int) -> None:
+    """Insert an empty record in place of the last one, so that followers miss none."""
     if last and last_seq(tx) < last:
         nothing = dict.fromkeys(("record_id", "event_type", "point", "hook"), "")
         now = time.time()

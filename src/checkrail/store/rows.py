@@ -1,19 +1,21 @@
-"""Reading rows: as plain dicts, by pages, and only what matches."""
+"""Reading rows: as the dataclasses that tell their columns, by pages, and only what matches."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import orjson
 from sqlalchemy import (
+    BigInteger,
     Select,
     Table,
     Text,
     and_,
     asc,
+    bindparam,
     case,
     cast,
     desc,
@@ -32,7 +34,27 @@ from sqlalchemy.sql.elements import ColumnElement
 from checkrail.store.database import Reads
 from checkrail.store.tables import Packed
 
-Row = dict[str, Any]
+PAGE_BYTES = 1024 * 1024
+"""What a page has at most, but for its last row."""
+
+
+def keys_within_bytes(
+    rows: Select[Any], key: ColumnElement[Any], value: ColumnElement[Any]
+) -> Select[Any]:
+    """Return the keys of the first rows whose values have less than `bytes`, at least one.
+
+    They are counted in the order of their keys, and there are no more than `rows`: both are
+    parameters of the query.
+    """
+    size = func.length(value, type_=BigInteger)
+    before = func.sum(size, type_=BigInteger).over(order_by=key, rows=(None, 0)) - size
+    page = rows.with_only_columns(key.label("key"), before.label("before"))
+    counted = page.order_by(key).limit(bindparam("rows")).subquery()
+    return select(counted.c.key).where(counted.c.before < bindparam("bytes"))
+
+
+T = TypeVar("T")
+
 Filters = Mapping[str, Any]
 """What JSON has to hold: values by key, `$eq`, `$contains`, `$in`, `$or`, `$and`."""
 
@@ -45,15 +67,25 @@ _LARGEST = 2**64 - 1
 _LARGEST_IN_SQLITE = 2**63 - 1
 
 
-def all_of(reads: Reads, query: Any, params: Any = None) -> list[Row]:
-    """Return every row of a query."""
-    return [dict(row) for row in reads.execute(query, params).mappings()]
+def select_rows(kind: type[Any], table: Table) -> Select[Any]:
+    """Return the query for rows of a table, with the fields of a dataclass in their order."""
+    return select(*(table.c[each.name] for each in fields(kind)))
 
 
-def one_of(reads: Reads, query: Any, params: Any = None) -> Row | None:
-    """Return the first row of a query."""
-    row = reads.execute(query, params).mappings().first()
-    return None if row is None else dict(row)
+def fetch_rows(reads: Reads, kind: type[T], query: Any, params: Any = None) -> list[T]:
+    """Return every row of a query that `select_rows` began."""
+    return [kind(*row) for row in reads.execute(query, params)]
+
+
+def fetch_row(reads: Reads, kind: type[T], query: Any, params: Any = None) -> T | None:
+    """Return the first row of a query that `select_rows` began."""
+    row = reads.execute(query, params).first()
+    return None if row is None else kind(*row)
+
+
+def column_values(row: Any) -> dict[str, Any]:
+    """Return what a new row has in each column; its number (`seq`) is the table's to give."""
+    return {name: getattr(row, name) for name in row.__slots__ if name != "seq"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +98,7 @@ class Page:
     offset: int = 0
 
 
-def paged(
+def apply_page(
     query: Select[Any],
     table: Table,
     page: Page,
@@ -80,7 +112,7 @@ def paged(
     return ordered.limit(page.limit).offset(page.offset)
 
 
-def searchable(wanted: Filters) -> Filters:
+def searchable_filter(wanted: Filters) -> Filters:
     """Return what a client searches for, unless it is more than both databases can look for."""
     left, found = [*wanted.values()], len(wanted)
     while left and found <= MOST_TERMS:
@@ -94,57 +126,59 @@ def searchable(wanted: Filters) -> Filters:
     return wanted
 
 
-def holds(reads: Reads, column: ColumnElement[Any], wanted: Filters) -> Condition:
-    """Say in SQL that JSON holds what a filter wants, as `checkrail.server.auth` does in Python.
+def json_matches(reads: Reads, column: ColumnElement[Any], wanted: Filters) -> Condition:
+    """Return the SQL condition that JSON matches a filter, as `server.auth` does in Python.
 
     What is not understood lets nothing through.
     """
-    parts = (_holds(reads, column, key, value) for key, value in wanted.items())
+    parts = (_matches_key(reads, column, key, value) for key, value in wanted.items())
     return and_(true(), *parts)
 
 
-def contains(reads: Reads, column: ColumnElement[Any], wanted: Filters) -> Condition:
-    """Say in SQL that JSON has other JSON within it: mappings by keys, lists by members.
+def contains_json(reads: Reads, column: ColumnElement[Any], wanted: Filters) -> Condition:
+    """Return the SQL condition that JSON contains other JSON: mappings by keys, lists by members.
 
     This is what PostgreSQL's `@>` means; no key has a meaning of its own.
     """
     if not wanted:
         return true()
-    if not _sayable(wanted):
+    if not _is_storable(wanted):
         return false()
     if reads.dialect.name == "postgresql":
-        return _postgres(column).op("@>")(cast(literal(dict(wanted), JSONB), JSONB))
+        return _to_jsonb(column).op("@>")(cast(literal(dict(wanted), JSONB), JSONB))
     return and_(true(), *(_has_member(column, key, [value]) for key, value in wanted.items()))
 
 
-def _holds(reads: Reads, column: Any, key: str, value: Any) -> Condition:
+def _matches_key(reads: Reads, column: Any, key: str, value: Any) -> Condition:
     if key in ("$or", "$and"):
-        return _joined(reads, column, key, value)
+        return _join_conditions(reads, column, key, value)
     if key.startswith("$"):
         return false()
     if isinstance(value, Mapping) and value and all(str(op).startswith("$") for op in value):
-        return and_(true(), *(_operator(reads, column, key, op, of) for op, of in value.items()))
-    return contains(reads, column, {key: value})
+        return and_(
+            true(), *(_apply_operator(reads, column, key, op, of) for op, of in value.items())
+        )
+    return contains_json(reads, column, {key: value})
 
 
-def _joined(reads: Reads, column: Any, key: str, value: Any) -> Condition:
+def _join_conditions(reads: Reads, column: Any, key: str, value: Any) -> Condition:
     if not isinstance(value, (list, tuple)) or not all(isinstance(one, Mapping) for one in value):
         return false()
-    parts = [holds(reads, column, one) for one in value]
+    parts = [json_matches(reads, column, one) for one in value]
     return or_(false(), *parts) if key == "$or" else and_(true(), *parts)
 
 
-def _operator(reads: Reads, column: Any, key: str, operator: str, value: Any) -> Condition:
+def _apply_operator(reads: Reads, column: Any, key: str, operator: str, value: Any) -> Condition:
     if operator == "$eq":
-        return contains(reads, column, {key: value})
+        return contains_json(reads, column, {key: value})
     items = value if isinstance(value, (list, tuple)) else [value]
     if not all(_is_scalar(item) for item in items):
         return false()
     if operator == "$in" and items is value:
-        return _is_one_of(reads, column, key, [item for item in items if _sayable(item)])
+        return _is_one_of(reads, column, key, [item for item in items if _is_storable(item)])
     if operator == "$contains":
-        is_list = contains(reads, column, {key: []})
-        return and_(is_list, *(contains(reads, column, {key: [item]}) for item in items))
+        is_list = contains_json(reads, column, {key: []})
+        return and_(is_list, *(contains_json(reads, column, {key: [item]}) for item in items))
     return false()
 
 
@@ -156,28 +190,28 @@ def _is_one_of(reads: Reads, column: Any, key: str, values: Sequence[Any]) -> Co
     if not values:
         return false()
     if reads.dialect.name == "postgresql":
-        return or_(*(contains(reads, column, {key: value}) for value in values))
+        return or_(*(contains_json(reads, column, {key: value}) for value in values))
     return _has_member(column, key, values)
 
 
-def _sayable(value: Any) -> bool:
+def _is_storable(value: Any) -> bool:
     """Return whether JSON that is kept can have this in it: no NUL, no half a pair."""
     if isinstance(value, str):
-        return "\0" not in value and (value.isascii() or _encodable(value))
+        return "\0" not in value and (value.isascii() or _is_encodable(value))
     if isinstance(value, Mapping):
-        return all(map(_sayable, value)) and all(map(_sayable, value.values()))
+        return all(map(_is_storable, value)) and all(map(_is_storable, value.values()))
     if isinstance(value, (list, tuple)):
-        return all(map(_sayable, value))
+        return all(map(_is_storable, value))
     if isinstance(value, float):
         return math.isfinite(value)
     return value is None or (isinstance(value, int) and -_LARGEST_IN_SQLITE <= value <= _LARGEST)
 
 
-def _encodable(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def _postgres(column: Any) -> ColumnElement[Any]:
+def _to_jsonb(column: Any) -> ColumnElement[Any]:
     """Return a column as JSONB, which has no word for the NUL that JSON kept as text may name."""
     if isinstance(column.type, Packed):
         named = func.replace(type_coerce(column, Text), r"\u0000", r"\ufffd")
@@ -186,10 +220,10 @@ def _postgres(column: Any) -> ColumnElement[Any]:
 
 
 def _has_member(column: Any, key: str, values: Sequence[Any]) -> Condition:
-    """Say of SQLite's JSON that the member of a key is one of some values, or contains one."""
+    """Return the condition that a member of SQLite's JSON is, or contains, one of some values."""
     found = _Members()
     member = found.add(column)
-    found.conditions += [member.c.key == key, _any_of(found, column, member, values)]
+    found.conditions += [member.c.key == key, _matches_any(found, column, member, values)]
     return exists(select(1).select_from(*found.tables).where(*found.conditions))
 
 
@@ -211,21 +245,21 @@ class _Members:
         return made
 
     def add_all(self, member: Any, kind: str, wanted: Iterable[tuple[str | None, Any]]) -> None:
-        """Ask for what is wanted within a member; what is no JSON is never read as JSON."""
+        """Require what is wanted within a member; what is no JSON is never read as JSON."""
         for key, value in wanted:
             within = case((member.c.type == kind, member.c.value), else_="[]")
             child = self.add(within)
             if key is not None:
                 self.conditions.append(child.c.key == key)
-            self.conditions.append(_any_of(self, within, child, [value]))
+            self.conditions.append(_matches_any(self, within, child, [value]))
 
 
-def _any_of(found: _Members, within: Any, member: Any, values: Sequence[Any]) -> Condition:
+def _matches_any(found: _Members, within: Any, member: Any, values: Sequence[Any]) -> Condition:
     """Compare a member with values: many texts and numbers at once, anything else one by one."""
     texts = [value for value in values if isinstance(value, str)]
     numbers = [value for value in values if _is_plain_int(value)]
     others = [value for value in values if not isinstance(value, str) and not _is_plain_int(value)]
-    parts = [_same(found, within, member, value) for value in others]
+    parts = [_matches_value(found, within, member, value) for value in others]
     if texts:
         parts.append(and_(member.c.type == "text", member.c.value.in_(texts)))
     if numbers:
@@ -243,7 +277,7 @@ def _is_number(member: Any) -> Any:
     return member.c.type.in_(("integer", "real"))
 
 
-def _same(found: _Members, within: Any, member: Any, value: Any) -> Any:
+def _matches_value(found: _Members, within: Any, member: Any, value: Any) -> Any:
     if isinstance(value, Mapping):
         found.add_all(member, "object", value.items())
         return member.c.type == "object"

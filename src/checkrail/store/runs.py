@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
@@ -21,8 +22,15 @@ from sqlalchemy import (
 
 from checkrail.store import records
 from checkrail.store.database import Reads, Tx
-from checkrail.store.prepared import Prepared
-from checkrail.store.rows import Filters, Row, all_of, holds, one_of
+from checkrail.store.rows import (
+    Filters,
+    column_values,
+    fetch_row,
+    fetch_rows,
+    json_matches,
+    select_rows,
+)
+from checkrail.store.statements import PreparedStatement
 from checkrail.store.tables import (
     HOLDS_SLOT,
     LAST_CHANCE,
@@ -37,17 +45,71 @@ from checkrail.store.tables import (
     workers,
 )
 
-_INSERT = Prepared(insert(runs).inline())
-_GET = Prepared(select(runs).where(runs.c.run_id == bindparam("id")))
-_SLOT_HOLDER = Prepared(
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run; one that was just requested is as the defaults say, and has no number (`seq`) yet."""
+
+    run_id: str
+    thread_id: str
+    assistant_id: str
+    agent_name: str
+    metadata: dict[str, Any]
+    kwargs: dict[str, Any]
+    status: str = "pending"
+    phase: str = "queued"
+    multitask_strategy: str = "enqueue"
+    attempt: int = 0
+    lost: int = 0
+    base_seq: int = 0
+    last_seq: int = 0
+    temporary: bool = False
+    origin: str = ""
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    seq: int = 0
+    owner: str | None = None
+    user: Any = None
+    blocked_by: str | None = None
+    block_reason: str | None = None
+    input: Any = None
+    parameters: Any = None
+    output: Any = None
+    error: str | None = None
+    error_type: str | None = None
+    usage: Any = None
+    worker_id: str | None = None
+    cancel: str | None = None
+    cancel_reason: str | None = None
+    due_at: float | None = None
+    timeout_seconds: float | None = None
+    unwound: bool | None = None
+    session_id: str | None = None
+    parent_run_id: str | None = None
+    depth: int = 0
+    needs: str = ""
+    scope: Any = None
+    notify_on_end: Any = None
+    suspended_state: Any = None
+    ready_at: float | None = None
+    events_received: int | None = None
+    reported_by: str | None = None
+    stored_bytes: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+_SELECT = select_rows(Run, runs)
+
+_INSERT = PreparedStatement(insert(runs).inline())
+_GET = PreparedStatement(_SELECT.where(runs.c.run_id == bindparam("id")))
+_SLOT_HOLDER = PreparedStatement(
     select(runs.c.run_id).where(runs.c.thread_id == bindparam("thread"), HOLDS_SLOT)
 )
-_LIVE_OF_THREAD = (
-    select(runs)
-    .where(runs.c.thread_id == bindparam("thread"), runs.c.ended_at.is_(None))
-    .order_by(runs.c.seq)
-)
-_NEXT_QUEUED = Prepared(
+_LIVE_OF_THREAD = _SELECT.where(
+    runs.c.thread_id == bindparam("thread"), runs.c.ended_at.is_(None)
+).order_by(runs.c.seq)
+_NEXT_QUEUED = PreparedStatement(
     select(runs.c.run_id)
     .where(runs.c.thread_id == bindparam("thread"), QUEUED)
     .order_by(runs.c.seq)
@@ -86,10 +148,10 @@ _NEEDED = text(
     """  # noqa: S608 - a constant of ours
 )
 _NEWEST_OF_THREAD = (
-    select(runs).where(runs.c.thread_id == bindparam("thread")).order_by(runs.c.seq.desc()).limit(1)
+    _SELECT.where(runs.c.thread_id == bindparam("thread")).order_by(runs.c.seq.desc()).limit(1)
 )
-_STARTED = select(runs).where(runs.c.started_at.is_not(None))
-_OWNED = Prepared(
+_STARTED = _SELECT.where(runs.c.started_at.is_not(None))
+_OWNED = PreparedStatement(
     update(runs).where(
         runs.c.run_id == bindparam("fence_run"),
         runs.c.worker_id == bindparam("fence_worker"),
@@ -103,19 +165,19 @@ _HELD_AMONG = select(runs.c.run_id, runs.c.attempt).where(
 )
 
 
-def add(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Keep a new run."""
-    _INSERT.run(tx, row)
+def add(tx: Tx, run: Run, packed: Mapping[str, Any]) -> None:
+    """Insert a new run, some columns of which are `packed` as JSON already."""
+    _INSERT.run(tx, {**column_values(run), **packed})
 
 
-def get(reads: Reads, run_id: str) -> Row | None:
+def get(reads: Reads, run_id: str) -> Run | None:
     """Find a run."""
-    return _GET.row(reads, {"id": run_id})
+    return _GET.find(reads, Run, {"id": run_id})
 
 
-def lock(tx: Tx, run_id: str) -> Row | None:
+def lock(tx: Tx, run_id: str) -> Run | None:
     """Find a run that is about to be changed."""
-    return one_of(tx, select(runs).where(runs.c.run_id == run_id).with_for_update())
+    return fetch_row(tx, Run, _SELECT.where(runs.c.run_id == run_id).with_for_update())
 
 
 def slot_holder(reads: Reads, thread_id: str) -> str | None:
@@ -124,14 +186,14 @@ def slot_holder(reads: Reads, thread_id: str) -> str | None:
     return str(found[0][0]) if found else None
 
 
-def live_of(reads: Reads, thread_id: str) -> list[Row]:
+def live_of(reads: Reads, thread_id: str) -> list[Run]:
     """Return the runs of a thread that have not ended, in order."""
-    return all_of(reads, _LIVE_OF_THREAD, {"thread": thread_id})
+    return fetch_rows(reads, Run, _LIVE_OF_THREAD, {"thread": thread_id})
 
 
-def newest_of(reads: Reads, thread_id: str) -> Row | None:
-    """Find the run of a thread that was asked for last."""
-    return one_of(reads, _NEWEST_OF_THREAD, {"thread": thread_id})
+def newest_of(reads: Reads, thread_id: str) -> Run | None:
+    """Return the run of a thread that was requested last."""
+    return fetch_row(reads, Run, _NEWEST_OF_THREAD, {"thread": thread_id})
 
 
 def agent_of_assistant(reads: Reads, assistant_id: str, owner: str | None) -> str | None:
@@ -143,7 +205,7 @@ def agent_of_assistant(reads: Reads, assistant_id: str, owner: str | None) -> st
     return None if found is None else str(found)
 
 
-def _matching(
+def _apply_filters(
     reads: Reads,
     query: Select[Any],
     same: Mapping[str, Any],
@@ -158,7 +220,7 @@ def _matching(
     if filters:  # of an auth handler: they are about threads
         query = query.outerjoin(threads, threads.c.thread_id == runs.c.thread_id)
         told = func.coalesce(threads.c.metadata, runs.c.metadata)
-        query = query.where(holds(reads, told, filters))
+        query = query.where(json_matches(reads, told, filters))
     return query
 
 
@@ -178,39 +240,39 @@ def search(
     live: bool = False,
     limit: int = 10,
     offset: int = 0,
-) -> list[Row]:
-    """Give runs, the newest first."""
-    query = select(runs).order_by(runs.c.seq.desc()).limit(limit).offset(offset)
+) -> list[Run]:
+    """Return runs, the newest first."""
+    query = _SELECT.order_by(runs.c.seq.desc()).limit(limit).offset(offset)
     same = {"thread_id": thread_id, "owner": owner, "status": status, "agent_name": agent_name}
     same |= {"session_id": session_id, "parent_run_id": parent_run_id}
-    query = _matching(reads, query, same, run_ids, filters)
+    query = _apply_filters(reads, query, same, run_ids, filters)
     if metadata:
-        query = query.where(holds(reads, runs.c.metadata, metadata))
+        query = query.where(json_matches(reads, runs.c.metadata, metadata))
     if before is not None:
         query = query.where(runs.c.seq < before)
     if live:
         query = query.where(runs.c.ended_at.is_(None))
-    return all_of(reads, query)
+    return fetch_rows(reads, Run, query)
 
 
-def change(tx: Tx, run_id: str, /, **values: Any) -> bool:
+def update_run(tx: Tx, run_id: str, /, **values: Any) -> bool:
     """Change a run that has not ended."""
     query = update(runs).where(runs.c.run_id == run_id, runs.c.ended_at.is_(None))
     return bool(tx.execute(query.values(**values)).rowcount)
 
 
-def change_owned(tx: Tx, run_id: str, worker_id: str, attempt: int, /, **values: Any) -> bool:
+def update_owned(tx: Tx, run_id: str, worker_id: str, attempt: int, /, **values: Any) -> bool:
     """Change a run as its owner; False: somebody else has it, or it is over."""
     fence = {"fence_run": run_id, "fence_worker": worker_id, "fence_attempt": attempt}
     return bool(_OWNED.run(tx, {**values, **fence}).rowcount)
 
 
-def find_owned(reads: Reads, run_id: str, worker_id: str, attempt: int) -> Row | None:
+def find_owned(reads: Reads, run_id: str, worker_id: str, attempt: int) -> Run | None:
     """Find a run that a worker still has, in an attempt; None: others have it, or it is over."""
     row = get(reads, run_id)
-    if row is None or (row["worker_id"], row["attempt"]) != (worker_id, attempt):
+    if row is None or (row.worker_id, row.attempt) != (worker_id, attempt):
         return None
-    return row if row["ended_at"] is None else None
+    return row if row.ended_at is None else None
 
 
 def claim(
@@ -222,7 +284,7 @@ def claim(
     fits: Callable[[str], bool],
     starts: bool = True,
     has_start_hooks: Callable[[str], bool] | None = None,
-) -> list[Row]:
+) -> list[Run]:
     """Take runs that are ready for somebody, the oldest first, if what they need `fits`.
 
     A server `starts` runs too, whoever carries them out in the end. A run that became ready
@@ -230,14 +292,14 @@ def claim(
     """
     found = [row.seq for row in tx.execute(_STARTING, {"most": most})] if starts else []
     unasked: list[int] = []
-    for needs in filter(fits, needed(tx)):
+    for needs in filter(fits, find_needs(tx)):
         rows = tx.execute(_READY, {"most": most, "needs": needs}).all()
-        unasked += _unasked(rows, has_start_hooks)
+        unasked += _needing_start_hooks(rows, has_start_hooks)
         found += [row.seq for row in rows]
     if unasked and not starts:
-        _unready(tx, unasked, now)
+        _undo_ready(tx, unasked, now)
         found = [seq for seq in found if seq not in unasked]
-    return _taken(tx, sorted(found)[:most], worker_id, now, unasked)
+    return _take(tx, sorted(found)[:most], worker_id, now, unasked)
 
 
 def claim_beneath(
@@ -247,17 +309,17 @@ def claim_beneath(
     *,
     fits: Callable[[str], bool],
     has_start_hooks: Callable[[str], bool] | None = None,
-) -> list[Row]:
+) -> list[Run]:
     """Take runs that hooks of this worker's own runs wait for, whatever its capacity."""
     held = select(runs.c.run_id).where(runs.c.worker_id == worker_id)
     query = select(runs.c.seq, runs.c.needs, runs.c.agent_name, runs.c.started_at).where(
         READY, runs.c.origin == "hook", runs.c.parent_run_id.in_(held)
     )
     found = tx.execute(query.order_by(runs.c.seq).with_for_update(skip_locked=True)).all()
-    unasked = _unasked(found, has_start_hooks)
-    _unready(tx, unasked, now)
+    unasked = _needing_start_hooks(found, has_start_hooks)
+    _undo_ready(tx, unasked, now)
     fitting = [row.seq for row in found if fits(row.needs) and row.seq not in unasked]
-    return _taken(tx, fitting, worker_id, now)
+    return _take(tx, fitting, worker_id, now)
 
 
 def claim_awaited(
@@ -268,7 +330,7 @@ def claim_awaited(
     *,
     fits: Callable[[str], bool],
     has_start_hooks: Callable[[str], bool],
-) -> list[Row]:
+) -> list[Run]:
     """Take runs that hooks in this process wait for, whatever its capacity."""
     if not run_ids:
         return []
@@ -278,31 +340,33 @@ def claim_awaited(
     found = tx.execute(query.order_by(runs.c.seq).with_for_update(skip_locked=True)).all()
     fitting = [row for row in found if fits(row.needs)]
     taken = [row.seq for row in fitting]
-    return _taken(tx, taken, worker_id, now, _unasked(fitting, has_start_hooks))
+    return _take(tx, taken, worker_id, now, _needing_start_hooks(fitting, has_start_hooks))
 
 
-def _unasked(rows: Sequence[Any], has_start_hooks: Callable[[str], bool] | None) -> list[int]:
+def _needing_start_hooks(
+    rows: Sequence[Any], has_start_hooks: Callable[[str], bool] | None
+) -> list[int]:
     """Return the runs that nobody ever took, and whose agents have start hooks by now."""
     if has_start_hooks is None:
         return []
     return [row.seq for row in rows if row.started_at is None and has_start_hooks(row.agent_name)]
 
 
-def _unready(tx: Tx, found: Sequence[int], now: float) -> None:
+def _undo_ready(tx: Tx, found: Sequence[int], now: float) -> None:
     """Have a server fire the start hooks of runs that were ready without any."""
     if found:
         query = update(runs).where(runs.c.seq.in_(found), runs.c.worker_id.is_(None))
         tx.execute(query.values(phase="starting", ready_at=None, updated_at=now))
-        tx.tell("work", "")
+        tx.publish("work", "")
 
 
-def claim_reported(tx: Tx, worker_id: str, most: int, now: float) -> list[Row]:
-    """Take runs that a runner has executed, to ask the hooks about the result and end them.
+def claim_reported(tx: Tx, worker_id: str, most: int, now: float) -> list[Run]:
+    """Take runs that a runner has executed, to fire the hooks on the result and end them.
 
     This is the same attempt: nothing is executed again.
     """
     found = [row.seq for row in tx.execute(_REPORTED, {"most": most})]
-    return _taken_again(tx, found, worker_id, now)
+    return _retake(tx, found, worker_id, now)
 
 
 def claim_suspect(
@@ -312,7 +376,7 @@ def claim_suspect(
     *,
     fits: Callable[[str], bool],
     executes_only: bool = False,
-) -> list[Row]:
+) -> list[Run]:
     """Take the oldest of the runs that are left out of all other claims.
 
     Processes have died with it under way, so that it is to be the only one of them in its process.
@@ -320,26 +384,26 @@ def claim_suspect(
     """
     for each in tx.execute(_SUSPECTED):
         if each.phase == "ready" and fits(each.needs):
-            return _taken(tx, [each.seq], worker_id, now)
+            return _take(tx, [each.seq], worker_id, now)
         if each.phase == "starting" and not executes_only:
-            return _taken(tx, [each.seq], worker_id, now)
+            return _take(tx, [each.seq], worker_id, now)
         if each.phase == "running" and not executes_only:
-            return _taken_again(tx, [each.seq], worker_id, now)
+            return _retake(tx, [each.seq], worker_id, now)
     return []
 
 
-def _taken_again(tx: Tx, found: Sequence[int], worker_id: str, now: float) -> list[Row]:
+def _retake(tx: Tx, found: Sequence[int], worker_id: str, now: float) -> list[Run]:
     """Make runs that are locked those of a worker, in the attempt that they are in."""
     if not found:
         return []
     query = update(runs).where(runs.c.seq.in_(found), runs.c.worker_id.is_(None))
     tx.execute(query.values(worker_id=worker_id, updated_at=now))
-    return all_of(tx, select(runs).where(runs.c.seq.in_(found)).order_by(runs.c.seq))
+    return fetch_rows(tx, Run, _SELECT.where(runs.c.seq.in_(found)).order_by(runs.c.seq))
 
 
-def _taken(
+def _take(
     tx: Tx, found: Sequence[int], worker_id: str, now: float, unasked: Sequence[int] = ()
-) -> list[Row]:
+) -> list[Run]:
     """Make runs that are locked those of a worker, each in a new attempt.
 
     Those that are `unasked` have start hooks, though they were ready.
@@ -363,15 +427,15 @@ def _taken(
         )
     )
     tx.execute(taken)
-    query = select(runs).where(runs.c.seq.in_(found)).order_by(runs.c.seq)
-    rows = all_of(tx, query)
+    query = _SELECT.where(runs.c.seq.in_(found)).order_by(runs.c.seq)
+    rows = fetch_rows(tx, Run, query)
     for row in rows:
-        if row["started_at"] == now:  # for the first time
-            records.note(tx, "run_started", row)
+        if row.started_at == now:  # for the first time
+            records.note_event(tx, "run_started", row)
     return rows
 
 
-def needed(reads: Reads) -> list[str]:
+def find_needs(reads: Reads) -> list[str]:
     """Return what the runs that are ready need of a runner, each once."""
     return [row.needs for row in reads.execute(_NEEDED)]
 
@@ -379,7 +443,7 @@ def needed(reads: Reads) -> list[str]:
 def make_ready(
     tx: Tx, most: int, now: float, has_start_hooks: Callable[[str], bool] | None = None
 ) -> int:
-    """Let anybody take runs that have no start hooks to be asked."""
+    """Let anybody take runs that have no start hooks to be fired."""
     rows = tx.execute(_TO_START, {"most": most}).all()
     found = [row.seq for row in rows if not (has_start_hooks and has_start_hooks(row.agent_name))]
     if found:
@@ -388,14 +452,14 @@ def make_ready(
     return len(found)
 
 
-def unclaimed(reads: Reads, since: float, needs: Sequence[str], most: int = 100) -> list[Row]:
-    """Give runs with some needs that have been ready for long, and that nobody has taken."""
-    query = select(runs).where(READY, runs.c.ready_at <= since, runs.c.needs.in_([*needs]))
+def find_unclaimed(reads: Reads, since: float, needs: Sequence[str], most: int = 100) -> list[Run]:
+    """Return runs with some needs that have been ready for long, and that nobody has taken."""
+    query = _SELECT.where(READY, runs.c.ready_at <= since, runs.c.needs.in_([*needs]))
     query = query.limit(most)
-    return all_of(reads, query.with_for_update(skip_locked=True))
+    return fetch_rows(reads, Run, query.with_for_update(skip_locked=True))
 
 
-def free_slot(tx: Tx, thread_id: str, now: float) -> str | None:
+def fill_slot(tx: Tx, thread_id: str, now: float) -> str | None:
     """Make the next run of a thread ready, now that the one before has ended."""
     found = _NEXT_QUEUED.run(tx, {"thread": thread_id}).fetchall()
     if not found:
@@ -406,9 +470,9 @@ def free_slot(tx: Tx, thread_id: str, now: float) -> str | None:
     return run_id
 
 
-def held_by(reads: Reads, worker_id: str) -> list[Row]:
+def held_by(reads: Reads, worker_id: str) -> list[Run]:
     """Return the runs that a worker holds."""
-    return all_of(reads, select(runs).where(runs.c.worker_id == worker_id))
+    return fetch_rows(reads, Run, _SELECT.where(runs.c.worker_id == worker_id))
 
 
 def held_ids(reads: Reads, worker_id: str) -> list[str]:
@@ -425,11 +489,10 @@ def cancels_of(reads: Reads, worker_id: str) -> list[tuple[str, str]]:
     return [(row.run_id, row.cancel) for row in reads.execute(query)]
 
 
-def orphans(reads: Reads, dead: Sequence[str], but: str, most: int = 100) -> list[Row]:
+def find_orphans(reads: Reads, dead: Sequence[str], but: str, most: int = 100) -> list[Run]:
     """Return the runs whose worker is `dead`, or is gone; `but` one that asks is not."""
     query = (
-        select(runs)
-        .where(
+        _SELECT.where(
             runs.c.worker_id.is_not(None),
             runs.c.worker_id != but,
             or_(runs.c.worker_id.in_([*dead]), runs.c.worker_id.not_in(_KNOWN_WORKERS)),
@@ -437,23 +500,22 @@ def orphans(reads: Reads, dead: Sequence[str], but: str, most: int = 100) -> lis
         .limit(most)  # in no order: for one, SQLite would go through all runs there ever were
         .with_for_update(skip_locked=True)
     )
-    return all_of(reads, query)
+    return fetch_rows(reads, Run, query)
 
 
-def due(reads: Reads, now: float, most: int = 100) -> list[Row]:
+def find_due(reads: Reads, now: float, most: int = 100) -> list[Run]:
     """Return the scheduled runs whose time has come."""
     query = (
-        select(runs)
-        .where(SCHEDULED, runs.c.due_at <= now)
+        _SELECT.where(SCHEDULED, runs.c.due_at <= now)
         .order_by(runs.c.due_at)
         .limit(most)
         .with_for_update(skip_locked=True)
     )
-    return all_of(reads, query)
+    return fetch_rows(reads, Run, query)
 
 
 def next_due(reads: Reads) -> float | None:
-    """Tell when the next scheduled run is due."""
+    """Return when the next scheduled run is due."""
     query = select(func.min(runs.c.due_at)).where(SCHEDULED)
     return reads.execute(query).scalar()
 
@@ -465,7 +527,7 @@ def count_queued(reads: Reads, thread_id: str) -> int:
 
 
 def ended_before(reads: Reads, when: float, most: int, *, temporary: bool) -> list[str]:
-    """Give runs that ended long ago; with `temporary`, only those that had no thread to keep."""
+    """Return runs that ended long ago; with `temporary`, only those that had no thread to keep."""
     query = select(runs.c.run_id).where(runs.c.ended_at < when).limit(most)
     if temporary:
         query = query.where(runs.c.temporary)
@@ -483,7 +545,7 @@ def of_threads(reads: Reads, thread_ids: Sequence[str]) -> list[str]:
     return [row.run_id for row in reads.execute(query)]
 
 
-def counts(reads: Reads) -> dict[str, int]:
+def count_by_phase(reads: Reads) -> dict[str, int]:
     """Count the runs that have not ended by their phase."""
     query = (
         select(runs.c.phase, func.count()).where(runs.c.ended_at.is_(None)).group_by(runs.c.phase)
@@ -499,7 +561,7 @@ def held_attempts(reads: Reads, worker_id: str, run_ids: Sequence[str]) -> dict[
     return {row.run_id: row.attempt for row in found}
 
 
-def change_if(tx: Tx, run_id: str, fence: Mapping[str, Any], /, **values: Any) -> bool:
+def update_if(tx: Tx, run_id: str, fence: Mapping[str, Any], /, **values: Any) -> bool:
     """Change a run that has not ended, if some of its columns are still as they were."""
     query = update(runs).where(runs.c.run_id == run_id, runs.c.ended_at.is_(None))
     for column, value in fence.items():
@@ -520,28 +582,28 @@ def live_ids(
     """Return the ids of runs that have not ended, the newest first."""
     query = select(runs.c.run_id).where(runs.c.ended_at.is_(None)).order_by(runs.c.seq.desc())
     same = {"owner": owner, "thread_id": thread_id, "session_id": session_id, "status": status}
-    query = _matching(reads, query, same, run_ids, filters)
+    query = _apply_filters(reads, query, same, run_ids, filters)
     return [row.run_id for row in reads.execute(query)]
 
 
-def started_at_or_before(reads: Reads, thread_id: str, base: int) -> Row | None:
+def started_at_or_before(reads: Reads, thread_id: str, base: int) -> Run | None:
     """Find the newest run of a thread whose events begin at a number or before it."""
     query = _STARTED.where(runs.c.thread_id == thread_id, runs.c.base_seq <= base)
-    return one_of(reads, query.order_by(runs.c.base_seq.desc(), runs.c.seq.desc()).limit(1))
+    return fetch_row(reads, Run, query.order_by(runs.c.base_seq.desc(), runs.c.seq.desc()).limit(1))
 
 
-def told_after(reads: Reads, thread_id: str, base: int, seq: int) -> Row | None:
+def find_next_with_events(reads: Reads, thread_id: str, base: int, seq: int) -> Run | None:
     """Find the run of a thread that has events next, after the run of a base and a number.
 
     One that was cancelled before it began has its end to tell.
     """
     later = or_(runs.c.base_seq > base, and_(runs.c.base_seq == base, runs.c.seq > seq))
     told = or_(runs.c.started_at.is_not(None), runs.c.phase == "cancelled")
-    query = select(runs).where(runs.c.thread_id == thread_id, later, told)
-    return one_of(reads, query.order_by(runs.c.base_seq, runs.c.seq).limit(1))
+    query = _SELECT.where(runs.c.thread_id == thread_id, later, told)
+    return fetch_row(reads, Run, query.order_by(runs.c.base_seq, runs.c.seq).limit(1))
 
 
-def newest_started(reads: Reads, thread_id: str) -> Row | None:
+def newest_started(reads: Reads, thread_id: str) -> Run | None:
     """Find the run of a thread that was started last."""
     query = _STARTED.where(runs.c.thread_id == thread_id)
-    return one_of(reads, query.order_by(runs.c.base_seq.desc(), runs.c.seq.desc()).limit(1))
+    return fetch_row(reads, Run, query.order_by(runs.c.base_seq.desc(), runs.c.seq.desc()).limit(1))

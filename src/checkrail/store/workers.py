@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from checkrail.store.database import Reads, Tx
-from checkrail.store.rows import Row, all_of, one_of
+from checkrail.store.rows import fetch_row, fetch_rows, select_rows
 from checkrail.store.tables import workers, writers
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process that holds runs: a server, or a runner with its `registration`."""
+
+    worker_id: str
+    host: str
+    pid: int
+    started_at: float
+    expires_at: float
+    kind: str = "server"
+    owner: str | None = None
+    registration: Any = None
+    server_id: str | None = None
+    renewed_at: float | None = None
+
+
+_SELECT = select_rows(Worker, workers)
 
 SERVER = "server"
 RUNNER = "runner"
@@ -25,10 +45,10 @@ def add(
     *,
     kind: str = SERVER,
     owner: str | None = None,
-    told: Mapping[str, Any] | None = None,
+    registration: Mapping[str, Any] | None = None,
     server_id: str | None = None,
 ) -> None:
-    """Enter a worker, which is a process on a host; `told` is what it says of itself.
+    """Insert a worker, which is a process on a host; `told` is how it describes itself.
 
     A runner speaks to the server `server_id`.
     """
@@ -40,7 +60,7 @@ def add(
             pid=pid,
             kind=kind,
             owner=owner,
-            told=told,
+            registration=registration,
             server_id=server_id,
             started_at=now,
             renewed_at=now,
@@ -49,29 +69,34 @@ def add(
     )
 
 
-def runner(reads: Reads, worker_id: str, now: ColumnElement[float]) -> Row | None:
-    """Find a runner that nobody has given up for lost; `alive`: its lease has not run out."""
-    alive = (workers.c.expires_at > now).label("alive")
-    query = select(workers, alive).where(workers.c.worker_id == worker_id)
-    return one_of(reads, query.where(workers.c.kind == RUNNER))
+def find_runner(reads: Reads, worker_id: str) -> Worker | None:
+    """Return a runner that nobody has given up for lost."""
+    query = _SELECT.where(workers.c.worker_id == worker_id, workers.c.kind == RUNNER)
+    return fetch_row(reads, Worker, query)
 
 
-def alive(reads: Reads, now: ColumnElement[float]) -> list[Row]:
+def has_lease(reads: Reads, worker_id: str, now: ColumnElement[float]) -> bool:
+    """Return whether a worker's lease has not run out."""
+    query = select(1).where(workers.c.worker_id == worker_id, workers.c.expires_at > now)
+    return reads.execute(query).first() is not None
+
+
+def find_alive(reads: Reads, now: ColumnElement[float]) -> list[Worker]:
     """Return the workers that have their leases, those that came first before the others."""
-    query = select(workers).where(workers.c.expires_at > now)
-    return all_of(reads, query.order_by(workers.c.started_at, workers.c.worker_id))
+    query = _SELECT.where(workers.c.expires_at > now)
+    return fetch_rows(reads, Worker, query.order_by(workers.c.started_at, workers.c.worker_id))
 
 
-def beat(tx: Tx, worker_id: str, now: ColumnElement[float], lease: float) -> bool:
+def renew_lease(tx: Tx, worker_id: str, now: ColumnElement[float], lease: float) -> bool:
     """Renew a worker's lease; False: it was given up for lost."""
     query = update(workers).where(workers.c.worker_id == worker_id, workers.c.expires_at > now)
     return bool(tx.execute(query.values(renewed_at=now, expires_at=now + lease)).rowcount)
 
 
-def beat_runner(
+def renew_runner_lease(
     tx: Tx, worker_id: str, server_id: str, now: ColumnElement[float], lease: float
 ) -> bool:
-    """Renew the lease of a runner that a server has heard; False: it was given up for lost.
+    """Renew the lease of a runner that a server has seen; False: it was given up for lost.
 
     Until somebody has given it up, its runs are its own, even if its lease had run out.
     """
@@ -80,25 +105,25 @@ def beat_runner(
     return bool(tx.execute(query.values(**renewed)).rowcount)
 
 
-def others(reads: Reads, worker_id: str, now: ColumnElement[float]) -> int:
+def count_others(reads: Reads, worker_id: str, now: ColumnElement[float]) -> int:
     """Count the other workers that are alive."""
     query = select(func.count()).where(workers.c.worker_id != worker_id, workers.c.expires_at > now)
     return int(reads.execute(query).scalar_one())
 
 
-def dead(tx: Tx, worker_id: str, now: ColumnElement[float]) -> list[Row]:
+def find_dead(tx: Tx, worker_id: str, now: ColumnElement[float]) -> list[Worker]:
     """Return the other workers whose lease has run out, and that are not about to commit anything.
 
     One that froze in the middle of a transaction may wake and commit it. PostgreSQL ends such a
     transaction after a while; until then it is too early to judge.
     """
-    query = select(workers).where(workers.c.worker_id != worker_id, workers.c.expires_at <= now)
-    found = all_of(tx, query.with_for_update(skip_locked=True))
-    writing = _writing(tx, [row["worker_id"] for row in found])
-    return [row for row in found if row["worker_id"] not in writing]
+    query = _SELECT.where(workers.c.worker_id != worker_id, workers.c.expires_at <= now)
+    found = fetch_rows(tx, Worker, query.with_for_update(skip_locked=True))
+    writing = _find_writing(tx, [each.worker_id for each in found])
+    return [each for each in found if each.worker_id not in writing]
 
 
-def _writing(tx: Tx, worker_ids: list[str]) -> set[str]:
+def _find_writing(tx: Tx, worker_ids: list[str]) -> set[str]:
     """Return those of some workers that are in a transaction; the others can begin none now."""
     if not worker_ids:
         return set()
@@ -112,13 +137,13 @@ def remove(tx: Tx, worker_id: str) -> None:
     tx.execute(delete(workers).where(workers.c.worker_id == worker_id))
 
 
-def renew(tx: Tx, worker_id: str, now: ColumnElement[float], lease: float) -> bool:
-    """Take up a lease again that had run out; False: the worker is forgotten already."""
+def revive_lease(tx: Tx, worker_id: str, now: ColumnElement[float], lease: float) -> bool:
+    """Take up a lease again that had run out; False: the worker is removed already."""
     query = update(workers).where(workers.c.worker_id == worker_id)
     return bool(tx.execute(query.values(renewed_at=now, expires_at=now + lease)).rowcount)
 
 
-def stand_still(tx: Tx, now: ColumnElement[float], pause: float) -> float:
+def extend_leases(tx: Tx, now: ColumnElement[float], pause: float) -> float:
     """Move all leases on by the time in which no server could renew its own, and return it.
 
     If no server has renewed its lease for longer than a `pause`, none of them could reach the
@@ -143,13 +168,13 @@ def forget_writers(tx: Tx, when: float) -> None:
     tx.execute(delete(writers).where(writers.c.entered_at < when))
 
 
-def end_all(tx: Tx) -> None:
+def end_server_leases(tx: Tx) -> None:
     """End the leases of all servers: where there can be one only, the others are dead."""
     tx.execute(update(workers).where(workers.c.kind == SERVER).values(expires_at=0.0))
 
 
-def spare_runners(tx: Tx, now: ColumnElement[float], lease: float) -> None:
-    """Give runners a lease anew if there was no server to which they could have said a word.
+def renew_stranded(tx: Tx, now: ColumnElement[float], lease: float) -> None:
+    """Give runners a lease anew if there was no server that they could have reached.
 
     A server that was killed has its lease for a while: one that beats has most of it left. The
     runners get twice theirs, for the server that starts does not listen yet.
@@ -161,7 +186,7 @@ def spare_runners(tx: Tx, now: ColumnElement[float], lease: float) -> None:
         tx.execute(query.values(expires_at=now + 2 * lease))
 
 
-def spare_unheard(tx: Tx, now: ColumnElement[float], lease: float) -> None:
+def renew_unheard(tx: Tx, now: ColumnElement[float], lease: float) -> None:
     """Renew the leases of runners whose server has not beaten for half a lease.
 
     They may have spoken to it all the time. If it is dead, they have one more lease from when

@@ -27,7 +27,7 @@ class AgentEvent(StrEnum):
 
 
 class Live:
-    """The state of one run of an agent loop, handed on as it is: effects act on it.
+    """The state of one run of an agent loop, passed on as it is: effects act on it.
 
     `history` is the conversation, or a function that returns it for the value at a point.
     """
@@ -74,7 +74,7 @@ _EVENTS = {
 
 def status_of(event: Event[Any], history: Sequence[Any] | None = None) -> AgentStatus:
     """Return how an agent stands at an event; `history` is its conversation, if it was read."""
-    live = _live(event)
+    live = _live_state(event)
     status = AgentStatus(
         event=_EVENTS.get(event.point, event.point),
         agent=live.agent,
@@ -82,12 +82,12 @@ def status_of(event: Event[Any], history: Sequence[Any] | None = None) -> AgentS
         conversation_history=thaw(history_of(event) if history is None else history),
         flags=live.flags,
     )
-    _fill(status, event.value)
+    _fill_value(status, event.value)
     return status
 
 
-def appended(status: AgentStatus, known: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the messages that were added to a status's conversation, of which these are known."""
+def appended_messages(status: AgentStatus, known: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the messages that were added to a status's conversation after `known`."""
     now = status.conversation_history
     if now[: len(known)] != known:
         raise InvalidOutcomeError(
@@ -97,7 +97,7 @@ def appended(status: AgentStatus, known: Sequence[Any]) -> Sequence[Mapping[str,
     return now[len(known) :]
 
 
-def _live(event: Event[Any]) -> Live:
+def _live_state(event: Event[Any]) -> Live:
     live = event.metadata.get(LIVE)
     return live if isinstance(live, Live) else Live()
 
@@ -105,11 +105,11 @@ def _live(event: Event[Any]) -> Live:
 def history_of(event: Event[Any]) -> list[Any]:
     """Return the conversation at an event: what is sent, or what the agent loop has so far."""
     value = event.value
-    found = value.messages if isinstance(value, ModelRequest) else _live(event).history
+    found = value.messages if isinstance(value, ModelRequest) else _live_state(event).history
     return freeze(list(found(value) if callable(found) else found))  # type: ignore[no-any-return]
 
 
-def _fill(status: AgentStatus, value: Any) -> None:
+def _fill_value(status: AgentStatus, value: Any) -> None:
     if isinstance(value, AssistantMessage):
         status.assistant_message = value
     elif isinstance(value, ToolCall):

@@ -6,11 +6,15 @@ its point allows, or nothing, and be sync or async; it stays what it is.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Never, Protocol, Self, TypeAlias, TypeVar, Unpack, overload
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Never, Protocol, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
+from checkrail.engine.asks import AskHandler
 from checkrail.engine.event import Event
+from checkrail.engine.hook import HookOptions
 from checkrail.engine.outcomes import Ask, Block, Continue, Fail, Replace, Retry, Stop
+from checkrail.engine.records import History
+from checkrail.engine.scope import Sink
 from checkrail.engine.values import (
     AgentResponse,
     AssistantMessage,
@@ -21,7 +25,6 @@ from checkrail.engine.values import (
     ToolCall,
     ToolResult,
 )
-from checkrail.styles.options import DecoratorOptions
 
 V = TypeVar("V")
 A = TypeVar("A")
@@ -33,14 +36,14 @@ Answers: TypeAlias = Awaitable[D | None] | D | None
 Refusal: TypeAlias = Block | Fail
 Reply: TypeAlias = AssistantMessage | str
 
-WatchingAnswer = TypeVar("WatchingAnswer", bound=Answers[Continue[Never]])
-OpeningAnswer = TypeVar("OpeningAnswer", bound=Answers[Continue[Never] | Refusal])
-ReceivingAnswer = TypeVar(
-    "ReceivingAnswer", bound=Answers[Continue[InboundMessage | str] | Refusal | Ask | Stop[str]]
+ObserverAnswer = TypeVar("ObserverAnswer", bound=Answers[Continue[Never]])
+SessionStartAnswer = TypeVar("SessionStartAnswer", bound=Answers[Continue[Never] | Refusal])
+InboundAnswer = TypeVar(
+    "InboundAnswer", bound=Answers[Continue[InboundMessage | str] | Refusal | Ask | Stop[str]]
 )
-AdmittingAnswer = TypeVar("AdmittingAnswer", bound=Answers[Continue[Any] | Refusal])
-StartingAnswer = TypeVar(
-    "StartingAnswer", bound=Answers[Continue[Any] | Refusal | Ask | Replace[Any]]
+BeforeRunAnswer = TypeVar("BeforeRunAnswer", bound=Answers[Continue[Any] | Refusal])
+RunStartAnswer = TypeVar(
+    "RunStartAnswer", bound=Answers[Continue[Any] | Refusal | Ask | Replace[Any]]
 )
 BeforeModelAnswer = TypeVar(
     "BeforeModelAnswer",
@@ -54,77 +57,77 @@ BeforeToolAnswer = TypeVar(
     bound=Answers[Continue[ToolCall | str] | Refusal | Ask | Replace[ToolResult | str]],
 )
 AfterToolAnswer = TypeVar("AfterToolAnswer", bound=Answers[Continue[ToolResult | str] | Refusal])
-EndingAnswer = TypeVar("EndingAnswer", bound=Answers[Continue[AgentResponse | str | None]])
-ResultingAnswer = TypeVar("ResultingAnswer", bound=Answers[Continue[Any] | Refusal | Ask])
-SendingAnswer = TypeVar(
-    "SendingAnswer", bound=Answers[Continue[OutboundMessage | str] | Refusal | Ask]
+QueryEndAnswer = TypeVar("QueryEndAnswer", bound=Answers[Continue[AgentResponse | str | None]])
+ResultAnswer = TypeVar("ResultAnswer", bound=Answers[Continue[Any] | Refusal | Ask])
+OutboundAnswer = TypeVar(
+    "OutboundAnswer", bound=Answers[Continue[OutboundMessage | str] | Refusal | Ask]
 )
 
 
-class Watching(Protocol[V]):
+class ObserverDecorator(Protocol[V]):
     """The decorator of a point where hooks only watch."""
 
     @overload
-    def __call__(self, fn: OfValue[V, WatchingAnswer], /) -> OfValue[V, WatchingAnswer]: ...
+    def __call__(self, fn: OfValue[V, ObserverAnswer], /) -> OfValue[V, ObserverAnswer]: ...
     @overload
-    def __call__(self, fn: OfEvent[V, WatchingAnswer], /) -> OfEvent[V, WatchingAnswer]: ...
+    def __call__(self, fn: OfEvent[V, ObserverAnswer], /) -> OfEvent[V, ObserverAnswer]: ...
     @overload
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
 
 
-class Opening(Protocol):
+class SessionStartDecorator(Protocol):
     """The decorator of `on_session_start`."""
 
     @overload
     def __call__(
-        self, fn: OfValue[Session, OpeningAnswer], /
-    ) -> OfValue[Session, OpeningAnswer]: ...
+        self, fn: OfValue[Session, SessionStartAnswer], /
+    ) -> OfValue[Session, SessionStartAnswer]: ...
     @overload
     def __call__(
-        self, fn: OfEvent[Session, OpeningAnswer], /
-    ) -> OfEvent[Session, OpeningAnswer]: ...
+        self, fn: OfEvent[Session, SessionStartAnswer], /
+    ) -> OfEvent[Session, SessionStartAnswer]: ...
     @overload
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
 
 
-class Receiving(Protocol):
+class InboundDecorator(Protocol):
     """The decorator of `before_inbound`."""
 
     @overload
     def __call__(
-        self, fn: OfValue[InboundMessage, ReceivingAnswer], /
-    ) -> OfValue[InboundMessage, ReceivingAnswer]: ...
+        self, fn: OfValue[InboundMessage, InboundAnswer], /
+    ) -> OfValue[InboundMessage, InboundAnswer]: ...
     @overload
     def __call__(
-        self, fn: OfEvent[InboundMessage, ReceivingAnswer], /
-    ) -> OfEvent[InboundMessage, ReceivingAnswer]: ...
+        self, fn: OfEvent[InboundMessage, InboundAnswer], /
+    ) -> OfEvent[InboundMessage, InboundAnswer]: ...
     @overload
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
 
 
-class Admitting(Protocol):
+class BeforeRunDecorator(Protocol):
     """The decorator of `before_run`."""
 
     @overload
-    def __call__(self, fn: OfValue[Any, AdmittingAnswer], /) -> OfValue[Any, AdmittingAnswer]: ...
+    def __call__(self, fn: OfValue[Any, BeforeRunAnswer], /) -> OfValue[Any, BeforeRunAnswer]: ...
     @overload
-    def __call__(self, fn: OfEvent[Any, AdmittingAnswer], /) -> OfEvent[Any, AdmittingAnswer]: ...
+    def __call__(self, fn: OfEvent[Any, BeforeRunAnswer], /) -> OfEvent[Any, BeforeRunAnswer]: ...
     @overload
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
 
 
-class Starting(Protocol):
+class RunStartDecorator(Protocol):
     """The decorator of `on_run_start`."""
 
     @overload
-    def __call__(self, fn: OfValue[Any, StartingAnswer], /) -> OfValue[Any, StartingAnswer]: ...
+    def __call__(self, fn: OfValue[Any, RunStartAnswer], /) -> OfValue[Any, RunStartAnswer]: ...
     @overload
-    def __call__(self, fn: OfEvent[Any, StartingAnswer], /) -> OfEvent[Any, StartingAnswer]: ...
+    def __call__(self, fn: OfEvent[Any, RunStartAnswer], /) -> OfEvent[Any, RunStartAnswer]: ...
     @overload
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
 
 
-class BeforeModel(Protocol):
+class BeforeModelDecorator(Protocol):
     """The decorator of `before_llm_call`."""
 
     @overload
@@ -139,7 +142,7 @@ class BeforeModel(Protocol):
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
 
 
-class AfterModel(Protocol):
+class AfterModelDecorator(Protocol):
     """The decorator of `after_llm_call` and `before_final_response`."""
 
     @overload
@@ -154,7 +157,7 @@ class AfterModel(Protocol):
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
 
 
-class BeforeTool(Protocol):
+class BeforeToolDecorator(Protocol):
     """The decorator of `before_tool_call`."""
 
     @overload
@@ -169,7 +172,7 @@ class BeforeTool(Protocol):
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
 
 
-class AfterTool(Protocol):
+class AfterToolDecorator(Protocol):
     """The decorator of `after_tool_call` and `on_tool_error`."""
 
     @overload
@@ -184,42 +187,64 @@ class AfterTool(Protocol):
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
 
 
-class Ending(Protocol):
+class QueryEndDecorator(Protocol):
     """The decorator of `query_end`."""
 
     @overload
     def __call__(
-        self, fn: OfValue[AgentResponse | None, EndingAnswer], /
-    ) -> OfValue[AgentResponse | None, EndingAnswer]: ...
+        self, fn: OfValue[AgentResponse | None, QueryEndAnswer], /
+    ) -> OfValue[AgentResponse | None, QueryEndAnswer]: ...
     @overload
     def __call__(
-        self, fn: OfEvent[AgentResponse | None, EndingAnswer], /
-    ) -> OfEvent[AgentResponse | None, EndingAnswer]: ...
+        self, fn: OfEvent[AgentResponse | None, QueryEndAnswer], /
+    ) -> OfEvent[AgentResponse | None, QueryEndAnswer]: ...
     @overload
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
 
 
-class Resulting(Protocol):
+class ResultDecorator(Protocol):
     """The decorator of `on_result`."""
 
     @overload
-    def __call__(self, fn: OfValue[Any, ResultingAnswer], /) -> OfValue[Any, ResultingAnswer]: ...
+    def __call__(self, fn: OfValue[Any, ResultAnswer], /) -> OfValue[Any, ResultAnswer]: ...
     @overload
-    def __call__(self, fn: OfEvent[Any, ResultingAnswer], /) -> OfEvent[Any, ResultingAnswer]: ...
+    def __call__(self, fn: OfEvent[Any, ResultAnswer], /) -> OfEvent[Any, ResultAnswer]: ...
     @overload
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
 
 
-class Sending(Protocol):
+class OutboundDecorator(Protocol):
     """The decorator of `before_outbound`."""
 
     @overload
     def __call__(
-        self, fn: OfValue[OutboundMessage, SendingAnswer], /
-    ) -> OfValue[OutboundMessage, SendingAnswer]: ...
+        self, fn: OfValue[OutboundMessage, OutboundAnswer], /
+    ) -> OfValue[OutboundMessage, OutboundAnswer]: ...
     @overload
     def __call__(
-        self, fn: OfEvent[OutboundMessage, SendingAnswer], /
-    ) -> OfEvent[OutboundMessage, SendingAnswer]: ...
+        self, fn: OfEvent[OutboundMessage, OutboundAnswer], /
+    ) -> OfEvent[OutboundMessage, OutboundAnswer]: ...
     @overload
     def __call__(self, /, **options: Unpack[DecoratorOptions]) -> Self: ...
+
+
+class DecoratorOptions(HookOptions, total=False):
+    """The options of a hook, with its name; `when` may also be a CEL expression."""
+
+    name: str
+    when: Callable[..., Any] | str | None  # type: ignore[misc]
+
+
+class RegistryOptions(TypedDict, total=False):
+    """The options of a registry that a `Hooks` makes itself."""
+
+    sink: Sink | Iterable[Sink] | None
+    ask: AskHandler | None
+    history: History
+    max_retries: int
+
+
+class RunHookOptions(HookOptions, total=False):
+    """The options of a run hook, with its name."""
+
+    name: str

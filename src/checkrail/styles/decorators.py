@@ -6,15 +6,31 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
 
+from checkrail.engine.errors import suggestion
 from checkrail.engine.hook import HookSpec, declare
 from checkrail.engine.outcomes import Outcome
+from checkrail.engine.points import ALIASES, HookPoint
 from checkrail.engine.registry import HookRegistry
 from checkrail.styles.fluent import On, on
 
 if TYPE_CHECKING:
     from checkrail.engine.values import RunError, RunResult, Session
-    from checkrail.styles import decorator_types as types
-    from checkrail.styles.options import DecoratorOptions, RegistryOptions
+    from checkrail.styles.decorator_types import (
+        AfterModelDecorator,
+        AfterToolDecorator,
+        BeforeModelDecorator,
+        BeforeRunDecorator,
+        BeforeToolDecorator,
+        DecoratorOptions,
+        InboundDecorator,
+        ObserverDecorator,
+        OutboundDecorator,
+        QueryEndDecorator,
+        RegistryOptions,
+        ResultDecorator,
+        RunStartDecorator,
+        SessionStartDecorator,
+    )
 
 Answer = Outcome | None | Awaitable[Outcome | None]
 
@@ -22,7 +38,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Answer])
 
 
-class At:
+class PointDecorator:
     """Registers functions at one point; called with options, it keeps them for the function."""
 
     def __init__(self, registry: HookRegistry, point: str, options: DecoratorOptions) -> None:
@@ -34,8 +50,8 @@ class At:
         """Register a function and give it back unchanged, or take options for the next one."""
         options = {**self._options, **options}
         if fn is None:
-            return At(self._registry, self._point, options)  # type: ignore[arg-type]
-        self._registry.register(_declared(fn, (self._point,), options))
+            return PointDecorator(self._registry, self._point, options)  # type: ignore[arg-type]
+        self._registry.register(_declare_hook(fn, (self._point,), options))
         return fn
 
 
@@ -50,43 +66,32 @@ class Decorator(Generic[T]):
     @overload
     def __get__(self, hooks: Hooks, owner: type) -> T: ...
     def __get__(self, hooks: Hooks | None, owner: type) -> Self | T:
-        return self if hooks is None else cast("T", At(hooks.registry, self._point, {}))
+        return self if hooks is None else cast("T", PointDecorator(hooks.registry, self._point, {}))
 
 
 class Hooks:
     """Hooks written as functions: `@hooks.before_run`, `@hooks.before_tool_call(tools=["x"])`.
 
-    They go to `registry`, a new one unless it is given.
+    They go to `registry`, a new one unless it is given. Other names of points are decorators, too,
+    which no editor offers.
     """
 
-    on_session_start: Decorator[types.Opening] = Decorator()
-    before_inbound: Decorator[types.Receiving] = Decorator()
-    before_run: Decorator[types.Admitting] = Decorator()
-    on_run_start: Decorator[types.Starting] = Decorator()
-    before_llm_call: Decorator[types.BeforeModel] = Decorator()
-    after_llm_call: Decorator[types.AfterModel] = Decorator()
-    before_tool_call: Decorator[types.BeforeTool] = Decorator()
-    after_tool_call: Decorator[types.AfterTool] = Decorator()
-    on_tool_error: Decorator[types.AfterTool] = Decorator()
-    before_final_response: Decorator[types.AfterModel] = Decorator()
-    query_end: Decorator[types.Ending] = Decorator()
-    on_result: Decorator[types.Resulting] = Decorator()
-    before_outbound: Decorator[types.Sending] = Decorator()
-    after_run: Decorator[types.Watching[RunResult]] = Decorator()
-    on_run_error: Decorator[types.Watching[RunError]] = Decorator()
-    on_session_end: Decorator[types.Watching[Session]] = Decorator()
-
-    pre_request: Decorator[types.BeforeModel] = Decorator()
-    post_response: Decorator[types.AfterModel] = Decorator()
-    pre_tool_call: Decorator[types.BeforeTool] = Decorator()
-    before_tool_execution: Decorator[types.BeforeTool] = Decorator()
-    on_tool_call: Decorator[types.BeforeTool] = Decorator()
-    post_tool_call: Decorator[types.AfterTool] = Decorator()
-    after_tool_execution: Decorator[types.AfterTool] = Decorator()
-    transform_response: Decorator[types.AfterModel] = Decorator()
-    on_error: Decorator[types.Watching[RunError]] = Decorator()
-    on_run_finish: Decorator[types.Watching[RunResult | RunError]] = Decorator()
-    on_timeout: Decorator[types.Watching[RunError]] = Decorator()
+    on_session_start: Decorator[SessionStartDecorator] = Decorator()
+    before_inbound: Decorator[InboundDecorator] = Decorator()
+    before_run: Decorator[BeforeRunDecorator] = Decorator()
+    on_run_start: Decorator[RunStartDecorator] = Decorator()
+    before_llm_call: Decorator[BeforeModelDecorator] = Decorator()
+    after_llm_call: Decorator[AfterModelDecorator] = Decorator()
+    before_tool_call: Decorator[BeforeToolDecorator] = Decorator()
+    after_tool_call: Decorator[AfterToolDecorator] = Decorator()
+    on_tool_error: Decorator[AfterToolDecorator] = Decorator()
+    before_final_response: Decorator[AfterModelDecorator] = Decorator()
+    query_end: Decorator[QueryEndDecorator] = Decorator()
+    on_result: Decorator[ResultDecorator] = Decorator()
+    before_outbound: Decorator[OutboundDecorator] = Decorator()
+    after_run: Decorator[ObserverDecorator[RunResult]] = Decorator()
+    on_run_error: Decorator[ObserverDecorator[RunError]] = Decorator()
+    on_session_end: Decorator[ObserverDecorator[Session]] = Decorator()
 
     def __init__(
         self,
@@ -98,25 +103,34 @@ class Hooks:
             raise TypeError(f"Hooks was given a registry: say {told} where that one is made")
         self.registry = HookRegistry(**options) if registry is None else registry
 
+    if not TYPE_CHECKING:  # which see the points under their own names
+
+        def __getattr__(self, name: str) -> PointDecorator:
+            """Return the decorator of another name of a point."""
+            if name in ALIASES:
+                return PointDecorator(self.registry, name, {})
+            told = suggestion(name, [*HookPoint, "hook", "on"])
+            raise AttributeError(f"Hooks has no decorator {name!r}{told}", name=name, obj=self)
+
     def hook(self, *points: str, **options: Unpack[DecoratorOptions]) -> Callable[[F], F]:
         """Decorate one function for several points."""
 
         def decorate(fn: F) -> F:
-            self.registry.register(_declared(fn, points, {**options}))
+            self.registry.register(_declare_hook(fn, points, {**options}))
             return fn
 
         return decorate
 
     def on(self, point: str) -> On:
-        """Say it in words: `hooks.on(point).when(condition).handle(...)`."""
+        """Begin a hook in the fluent style: `hooks.on(point).when(condition).handle(...)`."""
         return on(self.registry, point)
 
 
-def _declared(fn: Any, points: tuple[str, ...], options: dict[str, Any]) -> HookSpec:
+def _declare_hook(fn: Any, points: tuple[str, ...], options: dict[str, Any]) -> HookSpec:
     text = options.get("when")
     if not isinstance(text, str):
         return declare(fn, points, **options)
-    from checkrail.actions import compile_expression
+    from checkrail.actions.expression import compile_expression
 
     spec = declare(fn, points, **{**options, "when": compile_expression(text, points)})
     return dataclasses.replace(spec, when_text=text)

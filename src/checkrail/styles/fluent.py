@@ -22,12 +22,12 @@ from checkrail.engine.outcomes import (
     Retry,
     Stop,
 )
-from checkrail.engine.points import CONTRACTS, Decision, HookPoint, Lane, places
+from checkrail.engine.points import CONTRACTS, Decision, HookPoint, Lane, find_places
 from checkrail.engine.registry import HookRegistry
-from checkrail.styles.agent_status import AgentStatus, appended, history_of, status_of
+from checkrail.styles.agent_status import AgentStatus, appended_messages, history_of, status_of
 
 if TYPE_CHECKING:
-    from checkrail.engine.options import HookOptions
+    from checkrail.engine.hook import HookOptions
 
 HookDecision = Decision
 DecisionName = Literal["continue", "block", "ask", "retry", "replace", "stop", "fail"]
@@ -51,7 +51,7 @@ DEFAULT_FEEDBACK = "Your answer was not accepted. Please answer again."
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """A hook that is being said: where, and under which conditions."""
+    """A hook being written: its point, and its conditions."""
 
     registry: HookRegistry
     point: str
@@ -76,10 +76,10 @@ class On:
         `value` is given as it is, or by `fn(status, current_value)`. What the effects append to
         the conversation goes with `continue` and `retry`, and is dropped otherwise.
         """
-        act = _Act(_decision(name or self.point, decision), value, tuple(effects), reason)
-        label = name or self._label(act)
+        act = _Action(_parse_decision(name or self.point, decision), value, tuple(effects), reason)
+        label = name or self._default_name(act)
         act.check_allowed(label, self.point)
-        act.check(label)
+        act.check_value(label)
         _check_callables(label, (*self.conditions, *act.effects))
         if act.effects and options.get("stream", "whole") != "whole":
             remedy = "They would act on every part of an answer: leave `stream` out"
@@ -90,22 +90,22 @@ class On:
             raise HookRefusedError(label, "it has a `when` option", "Say it with .when(condition)")
         if act.decision in REFUSING and not options.keys() & {"on_error", "failure_mode"}:
             options["on_error"] = CLOSED
-        options["source"] = options.get("source") or _caller()
+        options["source"] = options.get("source") or _caller_location()
         options["decisions"] = frozenset({act.decision})
-        options["when"] = self._condition()
+        options["when"] = self._build_condition()
         if options.get("mode") == "shadow":
             act = dataclasses.replace(act, effects=())  # a shadow changes nothing
-        spec = declare(act.hook(), (self.point,), label, target_name=label, **options)
+        spec = declare(act.build_hook(), (self.point,), label, target_name=label, **options)
         return self.registry.register(dataclasses.replace(spec, named=name is not None))
 
-    def _label(self, act: _Act) -> str:
+    def _default_name(self, act: _Action) -> str:
         for fn in (*self.conditions, act.value, *act.effects):
             told = getattr(fn, "__name__", "<")
             if not told.startswith("<"):
                 return str(told).strip("_")
         return f"{act.decision}_{self.point}"
 
-    def _condition(self) -> Callable[[Event[Any]], Any] | None:
+    def _build_condition(self) -> Callable[[Event[Any]], Any] | None:
         conditions = self.conditions
         if not conditions:
             return None
@@ -113,7 +113,7 @@ class On:
         async def holds(event: Event[Any]) -> bool:
             status = status_of(event)
             for condition in conditions:
-                if not await _resolved(condition(status)):
+                if not await _await_if_needed(condition(status)):
                     return False
             return True
 
@@ -121,7 +121,7 @@ class On:
 
 
 @dataclass(frozen=True, slots=True)
-class _Act:
+class _Action:
     """What a hook of this style does."""
 
     decision: Decision
@@ -131,13 +131,13 @@ class _Act:
 
     def check_allowed(self, name: str, point: str) -> None:
         """Raise if a point does not allow the decision, whatever else is right or wrong."""
-        for place in places(point):
+        for place in find_places(point):
             allowed = CONTRACTS[place.point].decisions
             if self.decision not in allowed:
                 remedy = f"Allowed are: {', '.join(sorted(allowed))}"
                 raise HookRefusedError(name, f"{point} does not allow {self.decision}", remedy)
 
-    def check(self, name: str) -> None:
+    def check_value(self, name: str) -> None:
         """Refuse what could never be right."""
         if self.value is UNSET and self.decision in NEEDS_VALUE:
             remedy = "Give `value`: the value itself, or fn(status, current_value)"
@@ -148,7 +148,7 @@ class _Act:
 
     def only_watches(self, point: str) -> bool:
         """Return whether all it can do is act on the status: then nothing has to wait for it."""
-        inject = any(CONTRACTS[place.point].inject for place in places(point))
+        inject = any(CONTRACTS[place.point].inject for place in find_places(point))
         return self.decision is Decision.CONTINUE and self.value is UNSET and not inject
 
     def leaves_request(self, value: Any, point: str) -> bool:
@@ -156,25 +156,25 @@ class _Act:
         at_request = point == HookPoint.BEFORE_LLM_CALL
         return value is None and at_request and self.decision is Decision.CONTINUE
 
-    def hook(self) -> Callable[[Event[Any]], Awaitable[Outcome | None]]:
-        """Make the hook."""
+    def build_hook(self) -> Callable[[Event[Any]], Awaitable[Outcome | None]]:
+        """Build the hook."""
 
         async def hook(event: Event[Any]) -> Outcome | None:
             history = history_of(event)
             status = status_of(event, history)
             for effect in self.effects:
-                await _resolved(effect(status))
+                await _await_if_needed(effect(status))
             value = self.value
             if callable(value):
-                value = await _resolved(value(status, event.value))
+                value = await _await_if_needed(value(status, event.value))
             if self.leaves_request(value, event.point):
                 value = UNSET
-            return self.outcome(value, appended(status, history))
+            return self.build_outcome(value, appended_messages(status, history))
 
         return hook
 
-    def outcome(self, value: Any, inject: Sequence[Mapping[str, Any]]) -> Outcome | None:
-        """Put the decision into the engine's words."""
+    def build_outcome(self, value: Any, inject: Sequence[Mapping[str, Any]]) -> Outcome | None:
+        """Return the decision as an outcome of the engine."""
         match self.decision:
             case Decision.CONTINUE:
                 return None if value is UNSET and not inject else Continue(value, inject=inject)
@@ -194,7 +194,7 @@ class _Act:
 
 def on(registry: HookRegistry, point: str) -> On:
     """Begin a hook: `on(registry, point).when(condition).handle(...)`."""
-    places(point)
+    find_places(point)
     return On(registry, point)
 
 
@@ -205,7 +205,7 @@ def _check_callables(name: str, given: tuple[Any, ...]) -> None:
             raise HookRefusedError(name, problem, "Give functions that take the status")
 
 
-def _decision(name: str, given: str) -> Decision:
+def _parse_decision(name: str, given: str) -> Decision:
     try:
         return Decision(given)
     except ValueError:
@@ -214,11 +214,11 @@ def _decision(name: str, given: str) -> Decision:
         raise HookRefusedError(name, problem, remedy) from None
 
 
-async def _resolved(answer: Any) -> Any:
+async def _await_if_needed(answer: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _caller() -> str:
+def _caller_location() -> str:
     """Return where `handle` was called."""
     frame = inspect.currentframe()
     for _ in range(2):

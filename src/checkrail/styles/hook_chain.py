@@ -1,10 +1,8 @@
-"""`HookChain` and `load_hooks_from_config`: the names by which users of a proxy know a registry."""
+"""`HookChain`: the name by which users of a proxy know a registry."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from pathlib import Path
 from typing import Any
 
 from checkrail.engine.outcomes import UNSET, Reject
@@ -15,7 +13,7 @@ from checkrail.styles.hook_context import (
     STOPPED,
     HookContext,
     HookEvent,
-    carried,
+    context_fields,
     value_in,
 )
 from checkrail.styles.proxy import HookFn, adapt
@@ -51,7 +49,7 @@ class HookChain:
         verdict = await scope.fire(ctx.event, value)
         if verdict.decision in _REFUSING:
             raise Reject(verdict.reason, verdict.status or 403, verdict.code, verdict.retry_after)
-        changes = {} if verdict.subject is value else _changes(ctx, verdict.subject)
+        changes = {} if verdict.subject is value else _changed_fields(ctx, verdict.subject)
         found = {**ctx.metadata, **scope.notes.get(CARRIED, {})}
         metadata = {key: item for key, item in found.items() if item is not UNSET}
         stopped = STOPPED in scope.notes
@@ -64,20 +62,7 @@ class HookChain:
         return [f"{each}:{name}" for each in HookEvent for name in self.list_hooks(each)]
 
 
-def _changes(ctx: HookContext, value: Any) -> dict[str, Any]:
+def _changed_fields(ctx: HookContext, value: Any) -> dict[str, Any]:
     """Return the fields that hold a value; what a context has not, and hooks left empty, stays."""
-    found = carried(value)
+    found = context_fields(value)
     return {name: now for name, now in found.items() if now or getattr(ctx, name) is not None}
-
-
-def load_hooks_from_config(config_path: str | os.PathLike[str], chain: HookChain) -> int:
-    """Add the hooks of a file to a chain, and return how many there are.
-
-    Those that are not enabled are left out. Raises `ConfigError` if anything in the file is wrong.
-    """
-    from checkrail.config import load
-
-    specs = [spec for spec in load(Path(config_path)).specs if spec.mode != "off"]
-    for spec in specs:
-        chain.registry.register(spec)
-    return len(specs)

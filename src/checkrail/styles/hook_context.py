@@ -96,81 +96,89 @@ def value_in(context: HookContext) -> ModelRequest | AssistantMessage | ToolCall
     event = HookEvent(context.event)
     if event is HookEvent.PRE_REQUEST:
         request = ModelRequest(context.model, context.provider)
-        return _request(context, request)
+        return _read_request(context, request)
     if event is HookEvent.PRE_TOOL_CALL:
-        return returned(context, ToolCall())  # type: ignore[no-any-return]
+        return value_from_hook(context, ToolCall())  # type: ignore[no-any-return]
     kind = AssistantMessage if event is HookEvent.POST_RESPONSE else ToolResult
-    return returned(context, kind())  # type: ignore[no-any-return]
+    return value_from_hook(context, kind())  # type: ignore[no-any-return]
 
 
-def carried(value: Any) -> dict[str, Any]:
+def context_fields(value: Any) -> dict[str, Any]:
     """Return the fields of a context that hold a value, as plain data that may be changed."""
     if isinstance(value, ModelRequest):
         return {"messages": thaw(value.messages), "tools": thaw(value.tools)}
     return (
-        {"tools": [_loose(value)]} if isinstance(value, ToolCall) else {"response": _loose(value)}
+        {"tools": [_to_plain(value)]}
+        if isinstance(value, ToolCall)
+        else {"response": _to_plain(value)}
     )
 
 
-def returned(context: HookContext, value: Any) -> Any:
-    """Read the value from a context that a hook gave back; the same one, if nothing changed."""
+def value_from_hook(context: HookContext, value: Any) -> Any:
+    """Read the value from a context that a hook returned; the same object if it is unchanged."""
     if isinstance(value, ModelRequest):
-        return _request(context, value)
+        return _read_request(context, value)
     if isinstance(value, ToolCall):
         if context.tools is None:
             return value
-        calls = _dicts(context.tools, "tools")
+        calls = _check_dicts(context.tools, "tools")
         if len(calls) != 1:
             raise InvalidOutcomeError(f"ctx.tools holds the one call, but has {len(calls)} now")
-        return _merged(value, calls[0], "ctx.tools[0]")
-    return value if context.response is None else _merged(value, context.response, "ctx.response")
+        return _merge_changes(value, calls[0], "ctx.tools[0]")
+    return (
+        value
+        if context.response is None
+        else _merge_changes(value, context.response, "ctx.response")
+    )
 
 
-def _request(context: HookContext, value: ModelRequest) -> ModelRequest:
+def _read_request(context: HookContext, value: ModelRequest) -> ModelRequest:
     told = {"messages": context.messages, "tools": context.tools}
     changes: dict[str, Any] = {
-        name: _dicts(now, name)
+        name: _check_dicts(now, name)
         for name, now in told.items()
         if now is not None and now != getattr(value, name)
     }
     return dataclasses.replace(value, **changes) if changes else value
 
 
-def _merged(value: Any, told: Any, where: str) -> Any:
-    before = _loose(value)
+def _merge_changes(value: Any, told: Any, where: str) -> Any:
+    before = _to_plain(value)
     if not isinstance(told, Mapping):
         raise InvalidOutcomeError(f"{where} is {type(told).__name__}, not a dict")
     for key in told:
         if key not in before:
             hint = suggestion(str(key), before)
             raise InvalidOutcomeError(f"{where} has a key {key!r} that is not known{hint}")
-    empty = _loose(type(value)())
+    empty = _to_plain(type(value)())
     kept = {key: now for key, now in before.items() if key in KEPT}
     now = {**empty, **kept, **told}
-    changes = {key: _typed(key, item) for key, item in now.items() if item != before[key]}
+    changes = {key: _to_typed(key, item) for key, item in now.items() if item != before[key]}
     return dataclasses.replace(value, **changes) if changes else value
 
 
-def _typed(key: str, item: Any) -> Any:
-    """Give a changed item the type that it has in the value."""
+def _to_typed(key: str, item: Any) -> Any:
+    """Return a changed item in the type that it has in the value."""
     if key == "args" and not isinstance(item, Mapping):
         raise InvalidOutcomeError(f"the arguments of a call are a dict, not {type(item).__name__}")
     if key == "tool_calls":
-        calls = _dicts(item or [], "tool_calls")
-        return [_merged(ToolCall(), call, f"tool_calls[{n}]") for n, call in enumerate(calls)]
+        calls = _check_dicts(item or [], "tool_calls")
+        return [
+            _merge_changes(ToolCall(), call, f"tool_calls[{n}]") for n, call in enumerate(calls)
+        ]
     return item
 
 
-def _dicts(given: Any, name: str) -> list[Mapping[str, Any]]:
+def _check_dicts(given: Any, name: str) -> list[Mapping[str, Any]]:
     if isinstance(given, list) and all(isinstance(item, Mapping) for item in given):
         return given
     raise InvalidOutcomeError(f"{name} in the context has to be a list of dicts")
 
 
-def _loose(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Return a value as plain data that may be changed; objects in it stay as they are."""
     if isinstance(value, Value):
-        return {item.name: _loose(getattr(value, item.name)) for item in fields(value)}  # type: ignore[arg-type]
+        return {item.name: _to_plain(getattr(value, item.name)) for item in fields(value)}  # type: ignore[arg-type]
     if isinstance(value, Mapping):
-        return {key: _loose(item) for key, item in value.items()}
-    return [_loose(item) for item in value] if isinstance(value, list) else thaw(value)
+        return {key: _to_plain(item) for key, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, list) else thaw(value)

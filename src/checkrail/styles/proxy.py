@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import typing
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from checkrail.engine.binding import is_async_callable
-from checkrail.engine.chain import hook_at_work
+from checkrail.engine.callables import annotation_of, is_async_callable
+from checkrail.engine.dispatch_state import hook_at_work
 from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.event import Event, notes_of
 from checkrail.engine.frozen import thaw
@@ -19,10 +18,10 @@ from checkrail.styles.hook_context import (
     STOPPED,
     HookContext,
     HookEvent,
-    carried,
     carry_metadata,
+    context_fields,
     metadata_at,
-    returned,
+    value_from_hook,
 )
 
 __all__ = ["EVENTS", "HookContext", "HookEvent", "HookFn", "adapt", "context_of", "is_proxy_hook"]
@@ -41,8 +40,11 @@ EVENTS = {
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def is_proxy_hook(fn: Any) -> bool:
-    """Return whether a function is written in this style, by its one parameter."""
+def is_proxy_hook(fn: Any, *, unless_annotated: bool = False) -> bool:
+    """Return whether a function is written in this style, by how its one parameter is annotated.
+
+    Where no annotation says it, `unless_annotated` does.
+    """
     try:
         parameters = [*inspect.signature(fn).parameters.values()]
     except (TypeError, ValueError):
@@ -50,28 +52,28 @@ def is_proxy_hook(fn: Any) -> bool:
     needed = [each for each in parameters if each.default is each.empty]
     if len(needed) != 1 or needed[0].kind not in _POSITIONAL:
         return False
-    told = _annotation(fn, needed[0])
+    told = annotation_of(fn, needed[0])
     if told in (inspect.Parameter.empty, Any, "Any"):
-        return needed[0].name == "ctx"
+        return unless_annotated
     name = told if isinstance(told, str) else getattr(told, "__name__", "")
     return name.strip("'\"").rpartition(".")[2] == HookContext.__name__
 
 
 def adapt(fn: HookFn, config: Mapping[str, Any] | None = None) -> Adapted:
-    """Make a hook of a proxy hook; a config that it is registered with comes before `config`."""
+    """Return a proxy hook as a hook; a config that it is registered with goes before `config`."""
 
     def call(event: Event[Any]) -> Any:
         given = context_of(event, config)
         before = thaw(given.metadata)
         answer = fn(given)
         if inspect.isawaitable(answer):
-            return _awaited(answer, event, given, before)
-        return _outcome(answer, event, given, before)
+            return _await_outcome(answer, event, given, before)
+        return _read_outcome(answer, event, given, before)
 
     async def call_async(event: Event[Any]) -> Continue | None:
         given = context_of(event, config)
         before = thaw(given.metadata)
-        return _outcome(await fn(given), event, given, before)  # type: ignore[misc]
+        return _read_outcome(await fn(given), event, given, before)  # type: ignore[misc]
 
     hook: Any = call_async if is_async_callable(fn) else call
     hook.func = fn  # as a partial has it: the name and place of what is called are shown
@@ -91,16 +93,8 @@ def context_of(event: Event[Any], config: Mapping[str, Any] | None = None) -> Ho
         request_id=event.request_id or "",
         timestamp=event.timestamp,
         metadata=metadata,
-        **carried(event.value),
+        **context_fields(event.value),
     )
-
-
-def _annotation(fn: Any, parameter: inspect.Parameter) -> Any:
-    try:
-        hints = typing.get_type_hints(fn)
-    except Exception:  # noqa: BLE001 - annotations are the user's, and may name anything
-        return parameter.annotation
-    return hints.get(parameter.name, parameter.annotation)
 
 
 def _event_at(point: HookPoint) -> HookEvent:
@@ -112,13 +106,13 @@ def _event_at(point: HookPoint) -> HookEvent:
         ) from None
 
 
-async def _awaited(
+async def _await_outcome(
     answer: Awaitable[Any], event: Event[Any], given: HookContext, before: Mapping[str, Any]
 ) -> Continue | None:
-    return _outcome(await answer, event, given, before)
+    return _read_outcome(await answer, event, given, before)
 
 
-def _outcome(
+def _read_outcome(
     answer: Any, event: Event[Any], given: HookContext, before: Mapping[str, Any]
 ) -> Continue | None:
     """Read what a hook made of its context: of the one that it returned, else of its own."""
@@ -129,7 +123,7 @@ def _outcome(
             f"it returned {type(answer).__name__}, not the HookContext: end with `return ctx`",
         )
     value = event.value
-    changed = returned(answer, value)
+    changed = value_from_hook(answer, value)
     bound = hook_at_work()
     if bound is None or not bound.shadow:
         carry_metadata(event, before, answer)

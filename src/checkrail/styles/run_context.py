@@ -15,7 +15,7 @@ ANONYMOUS = User(identity="anonymous")
 
 @dataclass(frozen=True, slots=True)
 class RunContext(Value):
-    """What a run hook is told. Every hook gets all fields; nothing in them can be changed.
+    """What a run hook sees of a run. Every hook gets all fields; nothing in them can be changed.
 
     The four ids are always texts, empty where the run has none (a stateless run has no thread).
     `config` is the run's, with the ids that the server gave it in `configurable`, as graphs find
@@ -39,7 +39,7 @@ class RunContext(Value):
 
 
 def run_context(event: Event[Any]) -> RunContext:
-    """Tell about the run that an event belongs to.
+    """Return the context of the run that an event belongs to.
 
     A server puts the run's `config`, and what it has for `extras`, into the event's metadata;
     also `graph_id`, if that is not the agent's name.
@@ -51,14 +51,14 @@ def run_context(event: Event[Any]) -> RunContext:
         assistant_id=event.assistant_id or "",
         graph_id=told.get("graph_id") or event.agent_name or "",
         user=event.user or ANONYMOUS,
-        config=_config(event),
-        extras=_extras(event),
-        **_ending(event.value),
+        config=_build_config(event),
+        extras=_build_extras(event),
+        **_end_fields(event.value),
     )
 
 
 def event_fields(ctx: RunContext) -> dict[str, Any]:
-    """Return the fields of an event that a context tells about."""
+    """Return the fields of an event that a context contains."""
     return {
         "run_id": ctx.run_id or None,
         "thread_id": ctx.thread_id or None,
@@ -79,7 +79,7 @@ def value_at(point: HookPoint, ctx: RunContext) -> Any:
     return ctx.input
 
 
-def _config(event: Event[Any]) -> Mapping[str, Any]:
+def _build_config(event: Event[Any]) -> Mapping[str, Any]:
     given: Mapping[str, Any] = event.metadata.get("config") or {}
     ids = {
         "thread_id": event.thread_id,
@@ -94,7 +94,7 @@ def _config(event: Event[Any]) -> Mapping[str, Any]:
     return {**given, "configurable": {**(given.get("configurable") or {}), **known}}
 
 
-def _ending(value: Any) -> dict[str, Any]:
+def _end_fields(value: Any) -> dict[str, Any]:
     if isinstance(value, RunResult):
         return {"input": value.input, "output": value.output, "status": value.status}
     if isinstance(value, RunError):
@@ -102,7 +102,7 @@ def _ending(value: Any) -> dict[str, Any]:
     return {"input": value}
 
 
-def _extras(event: Event[Any]) -> Mapping[str, Any]:
+def _build_extras(event: Event[Any]) -> Mapping[str, Any]:
     told: dict[str, Any] = {**(event.metadata.get("extras") or {})}
     value = event.value
     if not isinstance(value, (RunResult, RunError)):

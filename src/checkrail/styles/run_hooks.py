@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, overload
 
-from checkrail.engine.binding import is_async_callable
+from checkrail.engine.callables import is_async_callable
 from checkrail.engine.errors import HookRefusedError
 from checkrail.engine.event import Event
 from checkrail.engine.hook import HookSpec, declare
@@ -20,7 +20,7 @@ from checkrail.styles.run_context import RunContext, event_fields, run_context, 
 
 if TYPE_CHECKING:
     from checkrail.engine.verdict import Verdict
-    from checkrail.styles.options import RunHookOptions
+    from checkrail.styles.decorator_types import RunHookOptions
 
 log = logging.getLogger("checkrail")
 
@@ -30,7 +30,7 @@ RunHook = Callable[[RunContext], object]
 H = TypeVar("H", bound=RunHook)
 
 
-class Declared(NamedTuple):
+class DeclaredHook(NamedTuple):
     """One function as it was decorated."""
 
     fn: RunHook
@@ -50,7 +50,7 @@ class RunHooks:
     def __init__(self, *sets: RunHooks) -> None:
         """Make a set of hooks, with those of other sets in it, in their order."""
         own = [each._declared for each in sets]  # noqa: SLF001 - of its own kind
-        self._declared: list[Declared] = [hook for declared in own for hook in declared]
+        self._declared: list[DeclaredHook] = [hook for declared in own for hook in declared]
 
     if not TYPE_CHECKING:  # a type checker knows what is here
 
@@ -87,7 +87,7 @@ class RunHooks:
 
     def specs(self, timeout: float = DEFAULT_RUN_TIMEOUT) -> list[HookSpec]:
         """Return the hooks in the order of their registration, each with a name of its own."""
-        return _specs(self._declared, timeout, _adapted)
+        return _build_specs(self._declared, timeout, _adapt_hook)
 
     def register(
         self,
@@ -121,8 +121,8 @@ class RunHooks:
     def _add(self, point: HookPoint, fn: Any, options: Any) -> Any:
         if fn is None:
             return lambda given: self._add(point, given, options)
-        declared = Declared(fn, point, options)
-        [spec] = _specs([declared], DEFAULT_RUN_TIMEOUT, _adapted)
+        declared = DeclaredHook(fn, point, options)
+        [spec] = _build_specs([declared], DEFAULT_RUN_TIMEOUT, _adapt_hook)
         _check_parameters(spec.name, fn)
         self._declared.append(declared)
         return fn
@@ -135,39 +135,41 @@ class _Trial:
         self._ctx = ctx
         self._raised: dict[str, BaseException] = {}
 
-    async def fire(self, point: HookPoint, hooks: Iterable[Declared], timeout: float) -> Verdict:
+    async def fire(
+        self, point: HookPoint, hooks: Iterable[DeclaredHook], timeout: float
+    ) -> Verdict:
         """Return the verdict of the hooks at a point."""
         here = [each for each in hooks if each.point is point]
         registry = HookRegistry()
-        registry.swap(_specs(here, timeout, self._adapt))
+        registry.swap(_build_specs(here, timeout, self._adapt))
         verdict = await registry.fire(point, value_at(point, self._ctx), **event_fields(self._ctx))
         await registry.aclose()
         return verdict
 
     def refusal(self, verdict: Verdict) -> BaseException:
-        """Return what a hook raised to refuse the run, or a rejection that says the same."""
+        """Return what a hook raised to refuse the run, or an equivalent rejection."""
         raised = self._raised.get(verdict.hook or "")
         if isinstance(raised, Reject) or (raised is not None and verdict.code == "hook_error"):
             return raised
         return RejectRun(verdict.reason, verdict.status or 500)
 
     def _adapt(self, fn: Callable[[RunContext], Any], name: str) -> Callable[[Event[Any]], Any]:
-        """Make a hook of a run hook, and note what it raises."""
+        """Return a run hook as a hook, and note what it raises."""
 
         def call(ctx: RunContext) -> object:
-            with self._noting(name):
+            with self._note_errors(name):
                 answer = fn(ctx)
             return call_async(ctx, answer) if inspect.isawaitable(answer) else answer
 
         async def call_async(ctx: RunContext, answer: Any = None) -> object:
-            with self._noting(name):
+            with self._note_errors(name):
                 return await (fn(ctx) if answer is None else answer)
 
         noted = call_async if is_async_callable(fn) else call
-        return _adapted(noted, name, lambda _event: self._ctx)
+        return _adapt_hook(noted, name, lambda _event: self._ctx)
 
     @contextmanager
-    def _noting(self, name: str) -> Iterator[None]:
+    def _note_errors(self, name: str) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
@@ -179,12 +181,12 @@ Adapt = Callable[[RunHook, str], Callable[[Event[Any]], Any]]
 """Makes a hook of a run hook with a name."""
 
 
-def _specs(hooks: Iterable[Declared], timeout: float, adapt: Adapt) -> list[HookSpec]:
+def _build_specs(hooks: Iterable[DeclaredHook], timeout: float, adapt: Adapt) -> list[HookSpec]:
     found: dict[str, HookSpec] = {}
     for each in hooks:
         options: Any = {"timeout": timeout, **each.options}
         spec = declare(each.fn, (each.point,), **options)
-        name = _free(spec.name, found)
+        name = _unused_name(spec.name, found)
         found[name] = dataclasses.replace(spec, name=name, fn=adapt(each.fn, name))
     return [*found.values()]
 
@@ -201,7 +203,7 @@ def _check_parameters(name: str, fn: RunHook) -> None:
         raise HookRefusedError(name, problem, "Take (ctx)") from None
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
+def _unused_name(name: str, taken: Iterable[str]) -> str:
     number = 1
     free = name
     while free in taken:
@@ -210,31 +212,31 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return free
 
 
-def _adapted(
+def _adapt_hook(
     fn: Callable[[RunContext], Any],
     name: str,
     context_of: Callable[[Event[Any]], RunContext] = run_context,
 ) -> Callable[[Event[Any]], Any]:
-    """Make a hook of a run hook: it gets the context alone, and never says anything."""
+    """Return a run hook as a hook: it gets the context alone, and never decides anything."""
 
     def call(event: Event[Any]) -> Awaitable[None] | None:
         answer = fn(context_of(event))
         if inspect.isawaitable(answer):
-            return _awaited(answer, name)
-        _ignored(answer, name)
+            return _await_and_ignore(answer, name)
+        _ignore_answer(answer, name)
         return None
 
     async def call_async(event: Event[Any]) -> None:
-        _ignored(await fn(context_of(event)), name)
+        _ignore_answer(await fn(context_of(event)), name)
 
     return call_async if is_async_callable(fn) else call
 
 
-async def _awaited(answer: Awaitable[object], name: str) -> None:
-    _ignored(await answer, name)
+async def _await_and_ignore(answer: Awaitable[object], name: str) -> None:
+    _ignore_answer(await answer, name)
 
 
-def _ignored(answer: object, name: str) -> None:
+def _ignore_answer(answer: object, name: str) -> None:
     """Drop what a run hook returned, but not silently if it looks like a decision."""
     if isinstance(answer, (Outcome, RejectRun)):
         told = type(answer).__name__

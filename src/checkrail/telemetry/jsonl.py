@@ -22,7 +22,7 @@ class JsonLinesSink:
 
     def __init__(self, target: str | Path | IO[str]) -> None:
         self._owned = isinstance(target, (str, Path))
-        self._file = _opened(target) if isinstance(target, (str, Path)) else target
+        self._file = _open_file(target) if isinstance(target, (str, Path)) else target
         self._lock = threading.Lock()
 
     def __call__(self, record: HookRecord) -> None:
@@ -45,8 +45,8 @@ class JsonLinesSink:
         self.close()
 
 
-def _opened(path: str | Path) -> IO[str]:
-    """Open a file that records are added to: what they tell is for its owner alone."""
+def _open_file(path: str | Path) -> IO[str]:
+    """Open a file that records are appended to: only its owner may read them."""
     file = Path(path)
     if not make_private_file(file) and file.is_file():
         warn_of_readers(file)
@@ -54,17 +54,17 @@ def _opened(path: str | Path) -> IO[str]:
 
 
 def line_of(record: HookRecord) -> str:
-    """Return a record as JSON text; what JSON cannot say is told by its type, never raised."""
+    """Return a record as JSON text; what JSON cannot express is named by its type, never raised."""
     told: dict[str, Any] = {"event_type": str(record.kind), "hook": record.hook}
     try:
         told = record.wire()
-        return _dumped(told)
+        return _dump_json(told)
     except BaseException as error:
         if ends_process(error):
             raise
         unsaid = {name: f"<{type(error).__name__}>" for name in VALUES if name in told}
-        return _dumped(told | (unsaid or {"unserialisable": f"<{type(error).__name__}>"}))
+        return _dump_json(told | (unsaid or {"unserialisable": f"<{type(error).__name__}>"}))
 
 
-def _dumped(told: dict[str, Any]) -> str:
+def _dump_json(told: dict[str, Any]) -> str:
     return json.dumps(told, allow_nan=False, default=str, separators=(",", ":"))

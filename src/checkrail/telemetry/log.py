@@ -27,12 +27,12 @@ class LogSink:
         level = level_of(record)
         if self.logger.isEnabledFor(level):
             fields = fields_of(record)
-            text = " ".join(f"{name}={_shown(value)}" for name, value in fields.items())
+            text = " ".join(f"{name}={_format_value(value)}" for name, value in fields.items())
             self.logger.log(level, "%s", text, extra={"checkrail": fields})
 
 
 def level_of(record: HookRecord) -> int:
-    """Return how loud an ending is."""
+    """Return the log level of an ending."""
     if record.failure is not None:
         return logging.WARNING
     passed = record.decision is Decision.CONTINUE and not record.changed
@@ -40,7 +40,7 @@ def level_of(record: HookRecord) -> int:
 
 
 def fields_of(record: HookRecord) -> dict[str, Any]:
-    """Return what a line tells; the values that a hook changed are not in it."""
+    """Return the fields of a line; the values that a hook changed are not among them."""
     told: dict[str, Any] = {
         "event": str(record.kind),
         "hook": record.hook,
@@ -58,7 +58,7 @@ def fields_of(record: HookRecord) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     plain = text and text.isprintable() and not set(text) & set(' "=')
     return text if plain else json.dumps(text, ensure_ascii=False)

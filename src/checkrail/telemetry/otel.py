@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from checkrail.engine.extras import needs
 from checkrail.engine.records import HookRecord, RecordKind
+from checkrail.extras import needs
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -43,7 +43,7 @@ class OpenTelemetrySink:
 
 
 def attributes_of(record: HookRecord) -> dict[str, Any]:
-    """Return what a span tells of a record."""
+    """Return the attributes of a record's span."""
     told = {
         "point": str(record.point),
         "hook": record.hook,

@@ -25,14 +25,14 @@ def go(request):
 
 async def run(registry, graph, go, *replies):
     guard, model = guard_of(registry), scripted(*replies)
-    with guard.active():
+    with guard.activate():
         seen, result = await go(graph(model))
     return guard, model, [*seen, ("result", result)], result["messages"]
 
 
 async def ends(registry, graph, go, *replies):
     guard, model = guard_of(registry), scripted(*replies)
-    with guard.active(), pytest.raises(RunEnded) as raised:
+    with guard.activate(), pytest.raises(RunEnded) as raised:
         await go(graph(model))
     assert raised.value.ended == guard.ended
     return guard, model

@@ -149,28 +149,28 @@ async def use_invoke_on_the_loop(model):
 )
 async def test_a_model_call_fires_once_whatever_it_goes_through(model, use):
     count = Count()
-    with count.guard().active():
+    with count.guard().activate():
         await use(model)
     assert points(count) == BOTH
 
 
 async def test_each_of_several_calls_fires():
     count = Count()
-    with count.guard().active():
+    with count.guard().activate():
         await scripted("a", "b").abatch(["one", "two"])
     assert sorted(points(count)) == sorted(BOTH * 2)
 
 
 async def test_a_request_of_its_own_within_a_model_fires_too():
     count = Count()
-    with count.guard().active():
+    with count.guard().activate():
         await Thinking(inner=scripted("money", "hello")).ainvoke("hi")
     assert points(count) == ["before_llm_call", *BOTH, "after_llm_call"]
 
 
 async def test_the_same_request_to_a_model_of_another_name_is_one_of_its_own():
     count = Count()
-    with count.guard().active():
+    with count.guard().activate():
         await Delegating(inner=scripted("hello", model="large")).ainvoke("hi")
     named = [name for _, name in count.fired]
     assert named == ["small", "large", "large", "small"]  # an answer is of the model that was asked
@@ -179,7 +179,7 @@ async def test_the_same_request_to_a_model_of_another_name_is_one_of_its_own():
 async def test_what_a_model_passes_on_is_counted_once():
     count = Count()
     guard = count.guard()
-    with guard.active():
+    with guard.activate():
         await Delegating(model="mine", inner=scripted("hello", model="large")).ainvoke("hi")
     assert guard.usage == {"large": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}}
 
@@ -192,7 +192,7 @@ async def test_a_class_that_is_defined_later_is_covered():
             return ChatResult(generations=[ChatGeneration(message=AIMessage("later"))])
 
     count = Count()
-    with count.guard().active():
+    with count.guard().activate():
         assert Later()._generate([HumanMessage("hi")]).generations[0].text == "later"
     assert points(count) == BOTH
 
@@ -209,7 +209,7 @@ async def test_a_class_that_hides_its_making_is_covered_when_it_is_used():
             return ChatResult(generations=[ChatGeneration(message=AIMessage("hidden"))])
 
     count = Count()
-    with count.guard().active():
+    with count.guard().activate():
         assert (await Hidden().ainvoke("hi")).content == "hidden"
     assert points(count) == BOTH
 
@@ -217,7 +217,7 @@ async def test_a_class_that_hides_its_making_is_covered_when_it_is_used():
 async def test_a_method_that_was_exchanged_on_a_class_is_covered():
     answer = ChatResult(generations=[ChatGeneration(message=AIMessage("mocked"))])
     count = Count()
-    with count.guard().active(), patch.object(Whole, "_generate", return_value=answer):
+    with count.guard().activate(), patch.object(Whole, "_generate", return_value=answer):
         assert (await Whole().ainvoke("hi")).content == "mocked"
     assert points(count) == BOTH
     assert (await Whole().ainvoke("hi")).content == "hello"
@@ -228,7 +228,7 @@ async def test_a_method_that_was_set_on_an_instance_is_covered():
     answer = ChatResult(generations=[ChatGeneration(message=AIMessage("own"))])
     vars(model)["_generate"] = lambda *args, **kwargs: answer
     count = Count()
-    with count.guard().active():
+    with count.guard().activate():
         assert (await model.ainvoke("hi")).content == "own"
         assert (await model.ainvoke("hi")).content == "own"
     assert points(count) == BOTH * 2
@@ -261,7 +261,7 @@ async def test_what_a_call_leaves_running_is_no_part_of_it():
             return await self._agenerate(messages)
 
     count, model = Count(), Leaving(left=[])
-    with count.guard().active():
+    with count.guard().activate():
         await model.ainvoke("hi")
         await model.left[0]
     assert points(count) == BOTH * 2
@@ -270,7 +270,7 @@ async def test_what_a_call_leaves_running_is_no_part_of_it():
 async def test_outside_of_a_run_nothing_fires_and_nothing_is_counted():
     count = Count()
     guard = count.guard()
-    with guard.active():
+    with guard.activate():
         pass
     await scripted("hello").ainvoke("hi")
     await pay.ainvoke({"amount": 1})
@@ -301,7 +301,7 @@ async def test_a_tool_call_fires_once_whatever_it_goes_through(used):
     call = called((used.name, {"amount": 3}, "c1")).tool_calls[0]
     for use in (used.ainvoke, lambda call: asyncio.to_thread(used.invoke, call)):
         count = Count()
-        with count.guard().active():
+        with count.guard().activate():
             assert "3" in (await use(call)).content
         assert points(count) == TOOLED
 
@@ -312,7 +312,7 @@ async def test_a_tool_within_a_tool_fires_for_itself():
         return await pay.ainvoke({"amount": amount})
 
     count = Count()
-    with count.guard().active():
+    with count.guard().activate():
         await StructuredTool.from_function(coroutine=outer).ainvoke({"amount": 3})
     assert count.fired == [
         ("before_tool_call", "outer"),
@@ -329,6 +329,6 @@ async def test_a_hooks_own_calls_do_not_fire_that_hook():
         fired.append(event.value.messages[-1]["content"])
         await scripted("fine").ainvoke("is this fine?")
 
-    with guard_of(hooks(("before_llm_call", judge))).active():
+    with guard_of(hooks(("before_llm_call", judge))).activate():
         await scripted("hello").ainvoke("hi")
     assert fired == ["hi"]

@@ -6,11 +6,11 @@ import dataclasses
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from checkrail.adapters.langchain.journal import Slot
+from checkrail.adapters.langchain.journal import JournalEntry
 
 
 def slot():
-    return Slot("task", "root", lambda: "asked", None)
+    return JournalEntry("task", "root", lambda: "asked", None)
 
 
 def kept(kind, data):
@@ -26,7 +26,7 @@ def test_nothing_is_called_that_a_journal_names(tmp_path, name, field):
     given = f"mkdir {folder}" if name == "system" else str(folder)
     kind, data = JsonPlusSerializer().dumps_typed({"content": evil(given)})
     read = slot()
-    read.recall(kept(kind, data))
+    read.restore(kept(kind, data))
     assert read.result == {"content": {field: given}}
     assert not folder.exists()
 
@@ -34,4 +34,4 @@ def test_nothing_is_called_that_a_journal_names(tmp_path, name, field):
 @pytest.mark.parametrize("kind", ["json", "pickle"])
 def test_other_forms_are_not_read(kind):
     with pytest.raises(ValueError, match="holds no data of the kind"):
-        slot().recall(kept(kind, b"{}"))
+        slot().restore(kept(kind, b"{}"))

@@ -54,7 +54,7 @@ async def test_a_tool_is_gated_by_either_name_of_the_model_that_called_it(graph,
         hooks(("before_tool_call", lambda event: Block("not with it"), {"models": [pattern]}))
     )
     made = GRAPHS[graph](model_of(called(("pay", {"amount": 1}, "c1")), "done"))
-    with guard.active():
+    with guard.activate():
         _, ended = await WAYS[way](made)
     assert RAN == []
     assert "not with it" in ended["messages"][-2].content
@@ -67,7 +67,7 @@ async def test_so_is_what_another_model_did_that_hooks_chose(point, pattern, mor
     seen = []
     see = {"models": [pattern], "lane": "observe", "name": "see"}
     guard = guard_of(hooks(("before_llm_call", choose), (point, seen.append, see), *more))
-    with guard.active():
+    with guard.activate():
         await async_graph(model_of(called(("pay", {"amount": 1}, "c1")), "done")).ainvoke(ASKED)
     assert (seen[0].model, seen[0].provider) == ("large", "acme")
     assert RAN == [("pay", 1, "bob")]
@@ -75,7 +75,7 @@ async def test_so_is_what_another_model_did_that_hooks_chose(point, pattern, mor
 
 async def test_a_hook_that_changes_calls_goes_by_the_answer_too():
     guard = guard_of(hooks(("before_tool_call", other, {"models": ["small-2025-*"]})))
-    with guard.active():
+    with guard.activate():
         await async_graph(model_of(called(("pay", {"amount": 1}, "c1")), "done")).ainvoke(ASKED)
     assert RAN == [("pay", 2, "bob")]
 
@@ -83,9 +83,9 @@ async def test_a_hook_that_changes_calls_goes_by_the_answer_too():
 async def test_a_run_that_was_left_knows_whose_its_calls_are():
     gate = ("before_tool_call", lambda event: Block("not with it"), {"models": ["small-2025-*"]})
     left, again = guard_of(hooks(gate)), guard_of(hooks(gate))
-    with left.active():
+    with left.activate():
         await model_of(called(("pay", {"amount": 1}, "c1"))).ainvoke("hi")
-    again.take_up(left.memo([]))
+    again.restore(left.take_snapshot([]))
     assert again.tool_ids("c1")["model"] == "small"
     assert again.tool_ids("c1")["metadata"]["answered_model"] == "small-2025-08-07"
     assert again.tool_ids("c2") == {"tool_call_id": "c2"}

@@ -37,7 +37,7 @@ async def test_what_goes_over_the_wire_is_what_hooks_let_pass(way):
     )
     replies = [calling(call("pay", amount=5, to="ann")), "paid with hunter2"]
     guard = guard_of(registry)
-    with serving(OpenAIWire(), replies) as endpoint, guard.active():
+    with serving(OpenAIWire(), replies) as endpoint, guard.activate():
         model = ChatOpenAI(
             model="grand-1", base_url=endpoint.base_url, api_key="sk-none", stream_usage=True
         )

@@ -12,7 +12,7 @@ from langchain_core.messages import (
 )
 
 from checkrail.adapters.langchain import RunEnded
-from checkrail.adapters.langchain.requests import written
+from checkrail.adapters.langchain.requests import render_message
 from checkrail.engine.outcomes import Ask, Continue, Fail, Replace, Stop
 from checkrail.engine.values import AssistantMessage, ToolCall
 
@@ -35,19 +35,19 @@ def changing(**fields):
 
 async def asked(guard, model=None, given="hi", **options):
     model = model or scripted("hello")
-    with guard.active():
+    with guard.activate():
         answer = await model.ainvoke(given, **options)
     return getattr(model, "bound", model).asked[0], answer
 
 
 def test_messages_are_shown_in_the_shape_of_the_openai_api():
-    system, human, ai, result = map(written, HISTORY)
+    system, human, ai, result = map(render_message, HISTORY)
     assert system == {"role": "system", "content": "be brief"}
     assert human == {"role": "user", "content": [{"type": "text", "text": "hi"}], "name": "ann"}
     function = {"name": "pay", "arguments": '{"amount": 1}'}
     assert ai["tool_calls"] == [{"id": "c1", "type": "function", "function": function}]
     assert result == {"role": "tool", "content": "broke", "tool_call_id": "c1", "is_error": True}
-    assert written(ChatMessage("x", role="critic"))["role"] == "critic"
+    assert render_message(ChatMessage("x", role="critic"))["role"] == "critic"
 
 
 async def test_messages_that_hooks_leave_alone_are_passed_on_as_they_are():
@@ -82,7 +82,7 @@ async def test_tools_can_be_taken_away_and_added():
 
     model = scripted("hello")
     guard = guard_of(hooks(("before_llm_call", only_look)))
-    with guard.active():
+    with guard.activate():
         await model.bind_tools([pay, look]).ainvoke("hi")
     (kept, mine) = model.asked[0]["tools"]
     assert kept is look
@@ -91,7 +91,7 @@ async def test_tools_can_be_taken_away_and_added():
 
 async def test_a_tool_choice_goes_with_the_last_tool():
     model = scripted("hello")
-    with changing(tools=[]).active():
+    with changing(tools=[]).activate():
         await model.bind_tools([pay], tool_choice="any").ainvoke("hi")
     assert {"tools", "tool_choice"}.isdisjoint(model.asked[0])
 
@@ -112,7 +112,7 @@ async def test_a_model_that_cannot_be_exchanged_ends_the_run():
         deployment_name: str = "prod"
 
     guard, model = changing(model="large"), scripted("hello", kind=Bound)
-    with guard.active(), pytest.raises(RunEnded, match="bound to 'small'"):
+    with guard.activate(), pytest.raises(RunEnded, match="bound to 'small'"):
         await model.ainvoke("hi")
     assert model.asked == []
     assert (guard.ended.decision, guard.ended.code) == ("fail", "hook_invalid")
@@ -133,7 +133,7 @@ async def test_an_answer_can_be_given_without_the_model(way):
         ("after_llm_call", lambda event: seen.append(event.value.content)),
     )
     guard, model = guard_of(registry), scripted()
-    with guard.active():
+    with guard.activate():
         if way == "ainvoke":
             text = (await model.ainvoke("hi")).content
         else:
@@ -145,7 +145,7 @@ async def test_a_replaced_answer_may_call_tools():
     call = ToolCall("c9", "look", {"where": "here"})
     answers = [AssistantMessage("", tool_calls=[call])]
     registry = hooks(("before_llm_call", lambda event: Replace(answers.pop()) if answers else None))
-    with guard_of(registry).active():
+    with guard_of(registry).activate():
         result = await async_graph(scripted("done")).ainvoke({"messages": ["go"]})
     assert [said.content for said in result["messages"]] == ["go", "", "nothing in here", "done"]
 
@@ -153,7 +153,7 @@ async def test_a_replaced_answer_may_call_tools():
 @pytest.mark.parametrize("point", ["before_llm_call", "after_llm_call"])
 async def test_a_stop_ends_the_run_with_its_message(point):
     guard = guard_of(hooks((point, lambda event: Stop("that is all", "enough"))))
-    with guard.active(), pytest.raises(RunEnded):
+    with guard.activate(), pytest.raises(RunEnded):
         await async_graph(scripted("hello")).ainvoke({"messages": ["go"]})
     ended = guard.ended
     assert (ended.decision, ended.point, ended.reason) == ("stop", point, "enough")
@@ -162,7 +162,7 @@ async def test_a_stop_ends_the_run_with_its_message(point):
 
 async def test_an_ask_that_nobody_can_answer_ends_the_run_as_blocked():
     guard = guard_of(hooks(("before_llm_call", lambda event: Ask("may I?"))))
-    with guard.active(), pytest.raises(RunEnded, match="nobody to ask"):
+    with guard.activate(), pytest.raises(RunEnded, match="nobody to ask"):
         await scripted("hello").ainvoke("hi")
     assert (guard.ended.decision, guard.ended.code) == ("block", "ask_unanswered")
 
@@ -172,13 +172,13 @@ async def test_an_answer_that_hooks_spoiled_ends_the_run():
         return Continue(dataclasses.replace(message, content=3))
 
     guard = guard_of(hooks(("after_llm_call", spoil)))
-    with guard.active(), pytest.raises(RunEnded, match="the answer that hooks made is none"):
+    with guard.activate(), pytest.raises(RunEnded, match=r"the answer of hook .* is invalid"):
         await scripted("hello").ainvoke("hi")
 
 
 async def test_the_first_verdict_is_the_one_that_ended_the_run():
     guard = guard_of(hooks(("before_llm_call", lambda e, r: Fail(r.messages[-1]["content"]))))
-    with guard.active():
+    with guard.activate():
         for text in ("one", "two"):
             with pytest.raises(RunEnded, match="one"):
                 await scripted("hello").ainvoke(text)
@@ -198,6 +198,6 @@ async def test_several_generations_are_each_shown():
     def mend(event, message):
         return Continue("mended") if message.content == "bad" else None
 
-    with guard_of(hooks(("after_llm_call", mend))).active():
+    with guard_of(hooks(("after_llm_call", mend))).activate():
         result = await scripted(kind=Two).agenerate([[HumanMessage("hi")]])
     assert [one.text for one in result.generations[0]] == ["good", "mended"]

@@ -22,14 +22,14 @@ def blocking():
 async def test_a_fallback_is_asked_when_a_model_fails():
     first, second = scripted(ValueError("broken")), scripted("hello", model="large")
     guard = guard_of(hooks())
-    with guard.active():
+    with guard.activate():
         assert (await first.with_fallbacks([second]).ainvoke("hi")).content == "hello"
     assert [*guard.usage] == ["large"]
 
 
 async def test_a_fallback_is_not_asked_when_a_hook_has_ended_the_run():
     first, second = scripted("hello"), scripted("hello")
-    with blocking().active(), pytest.raises(RunEnded, match="no"):
+    with blocking().activate(), pytest.raises(RunEnded, match="no"):
         await first.with_fallbacks([second]).ainvoke("hi")
     assert first.asked == second.asked == []
 
@@ -38,7 +38,7 @@ async def test_a_hook_sees_each_attempt_of_a_retried_model():
     fired = []
     model = scripted(ValueError("broken"), "hello")
     retried = model.with_retry(wait_exponential_jitter=False)
-    with guard_of(hooks(("before_llm_call", lambda event: fired.append(event.point)))).active():
+    with guard_of(hooks(("before_llm_call", lambda event: fired.append(event.point)))).activate():
         assert (await retried.ainvoke("hi")).content == "hello"
     assert len(fired) == 2
 
@@ -47,7 +47,7 @@ async def test_what_a_hook_has_ended_is_not_tried_again():
     tried = []
     chain = RunnableLambda(lambda text: tried.append(text) or text) | scripted("hello")
     retried = chain.with_retry(wait_exponential_jitter=False)
-    with blocking().active():
+    with blocking().activate():
         with pytest.raises(RunEnded):
             await retried.ainvoke("one")
         with pytest.raises(RunEnded):
@@ -75,7 +75,7 @@ async def test_an_ended_run_stays_ended_whatever_the_graph_caught():
     builder.add_edge(START, "stubborn")
     builder.add_edge("stubborn", END)
     guard = blocking()
-    with guard.active():
+    with guard.activate():
         await builder.compile().ainvoke(ASKED)
     assert [type(error) for error in caught] == [RunEnded] * 3
     assert {error.ended for error in caught} == {guard.ended}
@@ -94,7 +94,7 @@ async def test_a_nodes_retry_policy_lets_an_ended_run_end():
     policy = RetryPolicy(max_attempts=3, retry_on=Exception)
     builder.add_node("node", node, retry_policy=policy)
     builder.add_edge(START, "node")
-    with blocking().active(), pytest.raises(RunEnded):
+    with blocking().activate(), pytest.raises(RunEnded):
         await builder.compile().ainvoke(ASKED)
     assert entered == [1]
 
@@ -102,7 +102,7 @@ async def test_a_nodes_retry_policy_lets_an_ended_run_end():
 async def test_hooks_see_the_tools_that_were_bound_and_the_params():
     seen = []
     model = scripted("hello").bind_tools([pay], tool_choice="auto").bind(temperature=0.5)
-    with guard_of(hooks(("before_llm_call", lambda event: seen.append(event.value)))).active():
+    with guard_of(hooks(("before_llm_call", lambda event: seen.append(event.value)))).activate():
         await model.ainvoke("hi", stop=["."], extra_headers={"x-key": "sk-secret"})
     (request,) = seen
     assert request.tools[0]["function"]["name"] == "pay"
@@ -125,7 +125,7 @@ async def test_structured_output_is_read_from_what_hooks_left():
         )
 
     model = scripted(called(("Report", {"weather": "sun"}, "c1")))
-    with guard_of(hooks(("after_llm_call", change))).active():
+    with guard_of(hooks(("after_llm_call", change))).activate():
         report = await model.with_structured_output(Report).ainvoke("hi")
     assert report == Report(weather="rain")
 
@@ -138,7 +138,7 @@ async def test_no_answer_comes_from_a_cache_past_the_hooks(everywhere):
         set_llm_cache(cache if everywhere else None)
         await model.ainvoke("hi")
         fired = []
-        with guard_of(hooks(("after_llm_call", lambda event: fired.append(1)))).active():
+        with guard_of(hooks(("after_llm_call", lambda event: fired.append(1)))).activate():
             assert (await model.ainvoke("hi")).content == "again"
             model.replies.append("once more")
             assert model.invoke("hi").content == "once more"

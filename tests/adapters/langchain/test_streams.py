@@ -43,7 +43,7 @@ async def first_piece(guard):
     """Give the first piece of an answer that has not come to its end, or None if it is held."""
     gate = asyncio.Event()
     model = scripted(kind=Slow, gate=gate)
-    with guard.active():
+    with guard.activate():
         stream = model.astream("hi")
         waiting = asyncio.ensure_future(anext(stream))
         for _ in range(20):
@@ -75,14 +75,14 @@ async def test_text_is_held_for_a_hook_that_may_refuse_it():
 
 async def test_a_refused_answer_is_never_sent_but_counted():
     guard = guard_of(hooks(("after_llm_call", lambda event: Block("rude"))))
-    with guard.active(), pytest.raises(RunEnded, match="rude"):
+    with guard.activate(), pytest.raises(RunEnded, match="rude"):
         await anext(scripted("you fool").astream("hi"))
     assert guard.usage == {"small": USED}
 
 
 async def test_a_stream_that_nobody_reads_on_counts_what_it_had_told():
     guard = guard_of(hooks())
-    with guard.active():
+    with guard.activate():
         stream = scripted(kind=Slow, gate=asyncio.Event()).astream("hi")
         await anext(stream)
         await stream.aclose()
@@ -97,7 +97,7 @@ async def test_a_stream_that_is_cancelled_counts_what_it_had_told(held):
         async for _ in scripted(kind=Slow, gate=asyncio.Event()).astream("hi"):
             pass
 
-    with guard.active():
+    with guard.activate():
         reading = asyncio.create_task(read())
         await asyncio.sleep(0.01)
         reading.cancel()
@@ -113,7 +113,7 @@ async def test_a_stream_that_breaks_counts_what_it_had_told():
             raise ConnectionError("gone")
 
     guard = guard_of(hooks(GATE))
-    with guard.active(), pytest.raises(ConnectionError):
+    with guard.activate(), pytest.raises(ConnectionError):
         await asyncio.to_thread(lambda: [*scripted(kind=Breaking).stream("hi")])
     assert guard.usage == {"small": USED}
 
@@ -137,7 +137,7 @@ class Telling(Scripted):
 @pytest.mark.parametrize(("given", "told"), [(GATE, []), (OBSERVER, ["secret"])])
 async def test_what_is_held_is_not_told_by_the_model_itself_either(given, told):
     tokens = Tokens()
-    with guard_of(hooks(given)).active():
+    with guard_of(hooks(given)).activate():
         await scripted("hello", kind=Telling).ainvoke("hi", {"callbacks": [tokens]})
     assert tokens.told == told
 
@@ -163,7 +163,7 @@ def redact(event, message):
 @pytest.mark.parametrize("held", [True, False])
 async def test_the_events_of_the_newest_protocol_are_held_too(kind, held):
     guard = guard_of(hooks(*([("after_llm_call", redact)] if held else [OBSERVER])))
-    with guard.active():
+    with guard.activate():
         stream = await scripted("it is hunter2", kind=kind).astream_events("hi", version="v3")
         events = [event async for event in stream]
         message = await stream.output
@@ -181,7 +181,7 @@ async def test_a_graph_that_streams_the_newest_protocol_shows_nothing_that_was_c
 
     registry = hooks(("after_llm_call", redact), ("before_tool_call", less))
     pays = called(("pay", {"amount": 5}, "c1"), text="with hunter2")
-    with guard_of(registry).active():
+    with guard_of(registry).activate():
         graph = async_graph(scripted(pays, "all done", kind=kind))
         stream = await graph.astream_events(ASKED, version="v3")
         events = repr([event async for event in stream])
@@ -192,7 +192,7 @@ async def test_a_graph_that_streams_the_newest_protocol_shows_nothing_that_was_c
 
 
 async def test_astream_events_show_nothing_that_was_changed():
-    with guard_of(hooks(("after_llm_call", redact))).active():
+    with guard_of(hooks(("after_llm_call", redact))).activate():
         graph = async_graph(scripted("it is hunter2"))
         events = [event async for event in graph.astream_events(ASKED, version="v2")]
     assert "[gone]" in repr(events)
@@ -204,7 +204,7 @@ async def test_text_before_a_changed_tool_call_flows_and_is_not_said_twice():
         return Continue(dataclasses.replace(call, args={"amount": 77}))
 
     pays = called(("pay", {"amount": 5}, "c1"), text="one moment")
-    with guard_of(hooks(("before_tool_call", less))).active():
+    with guard_of(hooks(("before_tool_call", less))).activate():
         pieces = [piece async for piece in scripted(pays).astream("hi")]
     whole = pieces[0]
     for piece in pieces[1:]:
@@ -216,7 +216,7 @@ async def test_text_before_a_changed_tool_call_flows_and_is_not_said_twice():
 
 
 async def test_an_answer_that_hooks_let_pass_comes_in_the_pieces_it_came_in():
-    with guard_of(hooks(GATE)).active():
+    with guard_of(hooks(GATE)).activate():
         pieces = [piece.content async for piece in scripted("a b c").astream("hi")]
     assert pieces[:3] == ["a ", "b ", "c "]
 
@@ -227,7 +227,7 @@ async def test_arguments_that_are_no_json_stay_what_they_are():
             half = {"name": "pay", "id": "c1", "args": '{"amount": ', "index": 0}
             yield ChatGenerationChunk(message=AIMessageChunk("hunter2", tool_call_chunks=[half]))
 
-    with guard_of(hooks(("after_llm_call", redact), TOOLS)).active():
+    with guard_of(hooks(("after_llm_call", redact), TOOLS)).activate():
         pieces = [piece async for piece in scripted(kind=Broken).astream("hi")]
     whole = pieces[0] + pieces[1]
     assert whole.content == "[gone]"
@@ -236,7 +236,7 @@ async def test_arguments_that_are_no_json_stay_what_they_are():
 
 async def test_retries_of_a_stream_end_with_the_budget():
     guard = guard_of(hooks(("after_llm_call", lambda event: Retry("again"), {"max_retries": 2})))
-    with guard.active(), pytest.raises(RunEnded, match="used up its 2 retries"):
+    with guard.activate(), pytest.raises(RunEnded, match="used up its 2 retries"):
         [piece async for piece in scripted("a", "b", "c", "d").astream("hi")]
     assert guard.ended.code == "retries_exhausted"
     assert guard.usage["small"]["total_tokens"] == 45
@@ -246,7 +246,7 @@ async def test_hooks_that_come_while_text_flows_cannot_take_it_back(caplog):
     registry = hooks(OBSERVER)
     guard = guard_of(registry)
     gate = asyncio.Event()
-    with guard.active(), caplog.at_level(logging.ERROR):
+    with guard.activate(), caplog.at_level(logging.ERROR):
         stream = scripted(kind=Slow, gate=gate).astream("hi")
         texts = [(await anext(stream)).content]
         registry.register(lambda event: Continue("other"), "after_llm_call")

@@ -9,7 +9,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 
 from checkrail.adapters.langchain import RunEnded
-from checkrail.adapters.langchain.bridge import Bridge
+from checkrail.adapters.langchain.guard import Bridge
 from checkrail.engine.outcomes import Block
 from checkrail.engine.registry import HookRegistry
 
@@ -32,7 +32,7 @@ class Where:
 async def test_hooks_of_a_sync_node_run_on_the_runs_own_loop():
     where = Where()
     points = ("before_llm_call", "after_llm_call", "before_tool_call", "after_tool_call")
-    with guard_of(hooks(*((point, where) for point in points))).active():
+    with guard_of(hooks(*((point, where) for point in points))).activate():
         await sync_graph(scripted(PAYS, "done")).ainvoke(ASKED)
     assert {*where.threads} == {threading.current_thread()}
     assert len(RAN) == 2
@@ -54,7 +54,7 @@ async def test_sync_calls_on_the_loops_own_thread_are_held_too():
     builder.add_node("node", node)
     builder.add_edge(START, "node")
     builder.add_edge("node", END)
-    with guard_of(registry).active():
+    with guard_of(registry).activate():
         result = await builder.compile().ainvoke(ASKED)
     assert result["messages"][-1].content == "no"
     assert len(where.threads) == 2
@@ -71,7 +71,7 @@ async def test_threads_that_a_blocked_loop_waits_for_do_not_wait_for_it():
     builder = StateGraph(MessagesState)
     builder.add_node("node", blocking)
     builder.add_edge(START, "node")
-    with guard_of(hooks(("before_tool_call", where))).active():
+    with guard_of(hooks(("before_tool_call", where))).activate():
         result = await builder.compile().ainvoke(ASKED)
     assert [said.content for said in result["messages"][1:]] == ["paid 5 to bob", "paid 6 to bob"]
     assert len(where.threads) == 2
@@ -127,7 +127,7 @@ async def test_a_cancelled_dispatch_does_not_leave_its_thread_waiting():
 def test_a_graph_that_runs_without_a_loop_is_held():
     registry = hooks(("before_tool_call", lambda event: Block("no"), {"tools": "pay"}))
     guard, model = guard_of(registry), scripted(PAYS, "done")
-    with guard.active():
+    with guard.activate():
         result = sync_graph(model).invoke(ASKED)
     assert [said.content for said in result["messages"][2:]] == ["no", "no", "done"]
     assert guard.usage["small"]["total_tokens"] == 30
@@ -135,9 +135,9 @@ def test_a_graph_that_runs_without_a_loop_is_held():
 
 def test_a_graph_that_runs_without_a_loop_is_ended():
     guard = guard_of(hooks(("after_llm_call", lambda event: Block("no"))))
-    with guard.active(), pytest.raises(RunEnded):
+    with guard.activate(), pytest.raises(RunEnded):
         sync_graph(scripted("hello")).invoke(ASKED)
-    with guard.active(), pytest.raises(RunEnded):
+    with guard.activate(), pytest.raises(RunEnded):
         [*scripted("hello").stream("hi")]
 
 
@@ -149,7 +149,7 @@ def test_what_a_hook_raises_beside_the_loop_is_its_own_failure():
 
     registry.register(broken, "before_llm_call", on_error="block")
     guard = guard_of(registry)
-    with guard.active(), pytest.raises(RunEnded, match="failed with ValueError"):
+    with guard.activate(), pytest.raises(RunEnded, match="failed with ValueError"):
         scripted("hello").invoke("hi")
 
 
@@ -161,7 +161,7 @@ def test_observers_in_the_background_come_to_their_end_without_a_loop():
         done.set()
 
     registry = hooks(("before_llm_call", later, {"background": True}))
-    with guard_of(registry).active():
+    with guard_of(registry).activate():
         scripted("hello").invoke("hi")
     assert done.wait(5)
 
@@ -169,7 +169,7 @@ def test_observers_in_the_background_come_to_their_end_without_a_loop():
 async def test_an_async_tool_and_a_thread_of_the_users_own_are_held():
     seen = []
     registry = hooks(("before_tool_call", lambda event: seen.append(event.value.name)))
-    with guard_of(registry).active():
+    with guard_of(registry).activate():
         await asyncio.to_thread(pay.invoke, {"amount": 1})
         await asyncio.create_task(look.ainvoke({"where": "here"}))
     assert seen == ["pay", "look"]
@@ -178,7 +178,7 @@ async def test_an_async_tool_and_a_thread_of_the_users_own_are_held():
 async def test_two_runs_at_once_have_each_their_own_guard():
     async def one(name, limit):
         guard = guard_of(hooks(("before_llm_call", lambda event: Block(name) if limit else None)))
-        with guard.active():
+        with guard.activate():
             try:
                 await scripted("hello", model=name).ainvoke("hi")
             except RunEnded as ended:

@@ -30,7 +30,7 @@ async def use(registry, tool, args, **options):
     """Have a tool node call a tool; give what it left in the history."""
     guard = guard_of(registry)
     asked = {"messages": [called((tool.name, args, "c1"))]}
-    with guard.active():
+    with guard.activate():
         result = await node_of(tool, **options).ainvoke(asked)
     return result["messages"][-1]
 
@@ -123,7 +123,7 @@ async def test_hooks_may_mend_a_failure():
 
 async def test_a_fail_after_a_tool_ends_the_run():
     guard = guard_of(hooks(("after_tool_call", lambda event: Fail("poisoned"))))
-    with guard.active(), pytest.raises(RunEnded, match="poisoned"):
+    with guard.activate(), pytest.raises(RunEnded, match="poisoned"):
         await node_of(pay, handle_tool_errors=True).ainvoke(
             {"messages": [called(("pay", {"amount": 1}, "c1"))]}
         )
@@ -162,7 +162,7 @@ async def test_a_command_without_a_message_shows_its_update():
         return Continue(dataclasses.replace(result, content={"noted": "less"}))
 
     call = called(("note", {"what": "all"}, "c1")).tool_calls[0]
-    with guard_of(hooks(("after_tool_call", change))).active():
+    with guard_of(hooks(("after_tool_call", change))).activate():
         assert await note.ainvoke(call) == Command(update={"noted": "less"})
 
 
@@ -180,7 +180,7 @@ async def test_arguments_that_the_graph_injects_are_neither_shown_nor_lost():
 
 async def test_tools_that_code_calls_at_once_are_each_held():
     registry = hooks(("before_tool_call", lambda event: Block("no"), {"tools": "pay"}))
-    with guard_of(registry).active():
+    with guard_of(registry).activate():
         paid, looked = await asyncio.gather(
             pay.ainvoke({"amount": 1}), look.ainvoke({"where": "here"}), return_exceptions=True
         )
@@ -190,7 +190,7 @@ async def test_tools_that_code_calls_at_once_are_each_held():
 
 
 async def test_code_gets_what_the_tool_returns_as_hooks_left_it():
-    with guard_of(hooks(("after_tool_call", to("less")))).active():
+    with guard_of(hooks(("after_tool_call", to("less")))).activate():
         assert await pay.ainvoke({"amount": 1}) == "less"
         assert pay.run({"amount": 1}) == "less"
 
@@ -202,7 +202,7 @@ async def test_a_text_given_to_a_tool_is_its_only_argument():
         seen.append(call.args)
         return Continue(dataclasses.replace(call, args={"where": "there"}))
 
-    with guard_of(hooks(("before_tool_call", change))).active():
+    with guard_of(hooks(("before_tool_call", change))).activate():
         assert await look.ainvoke("here") == "nothing in there"
     assert seen == [{"where": "here"}]
 
@@ -211,7 +211,7 @@ async def test_another_tool_cannot_be_made_of_one_that_is_about_to_be_called():
     guard = guard_of(
         hooks(("before_tool_call", lambda e, call: Continue(dataclasses.replace(call, name="x"))))
     )
-    with guard.active(), pytest.raises(RunEnded, match="another tool call"):
+    with guard.activate(), pytest.raises(RunEnded, match="another tool call"):
         await pay.ainvoke({"amount": 1})
     assert guard.ended.decision == "fail"
 
@@ -230,10 +230,10 @@ async def test_an_interrupt_in_a_tool_is_no_result():
     )
     graph = node_of(ask, checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "t"}}
-    with guard_of(registry).active():
+    with guard_of(registry).activate():
         await graph.ainvoke({"messages": [called(("ask", {"what": "ok?"}, "c1"))]}, config)
     assert seen == ["before"]
-    with guard_of(registry).active():
+    with guard_of(registry).activate():
         result = await graph.ainvoke(Command(resume="yes"), config)
     assert result["messages"][-1].content == "yes"
     assert seen == ["before", "before", "yes"]
@@ -251,7 +251,7 @@ async def test_who_listens_is_told_of_tools_as_hooks_left_them():
         ("after_tool_call", to("done"), {"tools": "pay"}),
     )
     calls = called(("pay", {"amount": 1}, "c1"), ("look", {"where": "x"}, "c2"))
-    with guard_of(registry, on_tool=told.append).active():
+    with guard_of(registry, on_tool=told.append).activate():
         await node_of(pay, look).ainvoke({"messages": [calls]})
     pays = [event for event in told if event["tool_call_id"] == "c1"]
     started, finished = pays
@@ -271,14 +271,14 @@ async def test_who_listens_and_fails_disturbs_nobody(caplog):
     def fall(event):
         raise RuntimeError("gone")
 
-    with guard_of(hooks(), on_tool=fall).active():
+    with guard_of(hooks(), on_tool=fall).activate():
         assert await pay.ainvoke({"amount": 1}) == "paid 1 to bob"
     assert "on_tool failed" in caplog.text
 
 
 async def test_a_tool_that_raises_is_told_as_an_error():
     told = []
-    with guard_of(hooks(), on_tool=told.append).active(), pytest.raises(ValueError, match="pipe"):
+    with guard_of(hooks(), on_tool=told.append).activate(), pytest.raises(ValueError, match="pipe"):
         await broken.ainvoke({"what": "pipe"})
     assert [event["event"] for event in told] == ["tool-started", "tool-error"]
     assert told[1]["message"] == "ValueError: pipe is broken"
@@ -292,7 +292,7 @@ async def test_messages_that_tool_hooks_inject_stand_behind_the_results():
 
     calls = called(("pay", {"amount": 1}, "c1"), ("look", {"where": "x"}, "c2"))
     model = scripted(calls, called(("look", {"where": "y"}, "c3")), "done")
-    with guard_of(hooks(("after_tool_call", note))).active():
+    with guard_of(hooks(("after_tool_call", note))).activate():
         result = await async_graph(model).ainvoke({"messages": [("user", "go")]})
     kinds = [(said.type, said.content) for said in model.asked[2]["messages"]]
     assert [kind[0] for kind, _ in kinds] == [*"hatthhath"]

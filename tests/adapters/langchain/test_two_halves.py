@@ -23,7 +23,7 @@ def more(event, call):
 
 async def run(registry, *replies):
     guard, model = guard_of(registry), scripted(*replies or (PAYS, "done"))
-    with guard.active():
+    with guard.activate():
         result = await async_graph(model).ainvoke({"messages": ["go"]})
     return result["messages"], model
 
@@ -46,13 +46,13 @@ async def test_hooks_that_change_a_call_are_called_once_and_gates_see_the_change
 
 
 async def test_a_call_that_code_makes_is_seen_by_all_hooks_at_once():
-    with guard_of(hooks(("before_tool_call", more))).active():
+    with guard_of(hooks(("before_tool_call", more))).activate():
         assert await pay.ainvoke({"amount": 5}) == "paid 6 to bob"
 
 
 async def test_a_call_that_the_graph_changed_since_is_seen_by_all_hooks_again():
     guard = guard_of(hooks(("before_tool_call", more)))
-    with guard.active():
+    with guard.activate():
         answer = await scripted(PAYS).ainvoke("hi")
         (call,) = answer.tool_calls
         assert call["args"] == {"amount": 6}
@@ -63,7 +63,7 @@ async def test_a_call_that_the_graph_changed_since_is_seen_by_all_hooks_again():
 
 async def test_a_call_is_seen_by_hooks_that_came_since():
     registry = hooks(("before_tool_call", more))
-    with guard_of(registry).active():
+    with guard_of(registry).activate():
         (call,) = (await scripted(PAYS).ainvoke("hi")).tool_calls
         registry.register(lambda event: Block("no more"), "before_tool_call", name="later")
         assert (await pay.ainvoke(call)).content == "no more"
@@ -105,7 +105,7 @@ async def test_a_fail_of_the_first_half_ends_the_run_with_the_answer():
         )
     )
     model = scripted(PAYS, "done")
-    with guard.active(), pytest.raises(RunEnded, match="thief"):
+    with guard.activate(), pytest.raises(RunEnded, match="thief"):
         await async_graph(model).ainvoke({"messages": ["go"]})
     assert [verdict.decision for verdict in verdicts] == ["fail"]
     assert (guard.ended.hook, guard.ended.point) == ("<lambda>", "before_tool_call")

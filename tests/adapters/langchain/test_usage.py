@@ -21,7 +21,7 @@ async def test_it_is_what_the_handler_of_langchain_gives():
     for graph in GRAPHS.values():
         model = scripted(called(("look", {"where": "x"}, "c1")), "done")
         handler, guard = UsageMetadataCallbackHandler(), guard_of()
-        with guard.active():
+        with guard.activate():
             await graph(model).ainvoke(ASKED, {"callbacks": [handler]})
         assert guard.usage == handler.usage_metadata
 
@@ -29,7 +29,7 @@ async def test_it_is_what_the_handler_of_langchain_gives():
 async def test_streams_are_counted_as_whole_answers_are():
     for go in WAYS.values():
         guard = guard_of()
-        with guard.active():
+        with guard.activate():
             await go(GRAPHS["sync node"](scripted("done")))
         assert guard.usage == {
             "small": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
@@ -48,7 +48,7 @@ class Detailed(Scripted):
 
 async def test_details_are_added_up_under_the_name_that_answered():
     guard, model = guard_of(), scripted(kind=Detailed)
-    with guard.active():
+    with guard.activate():
         await asyncio.gather(model.ainvoke("hi"), asyncio.to_thread(model.invoke, "hi"))
     assert guard.usage["small-2"]["input_token_details"] == {"cache_read": 8}
     assert guard.usage["small-2"]["total_tokens"] == 30
@@ -56,7 +56,7 @@ async def test_details_are_added_up_under_the_name_that_answered():
 
 async def test_a_model_that_does_not_say_its_name_is_counted_under_that_of_the_request():
     guard = guard_of()
-    with guard.active():
+    with guard.activate():
         await scripted(kind=Detailed, named=False).ainvoke("hi")
     assert [*guard.usage] == ["small"]
 
@@ -67,6 +67,6 @@ async def test_a_model_that_tells_no_usage_is_not_counted():
             return ChatResult(generations=[ChatGeneration(message=AIMessage("hello"))])
 
     guard = guard_of(hooks())
-    with guard.active():
+    with guard.activate():
         await scripted(kind=Silent).ainvoke("hi")
     assert guard.usage == {}

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from checkrail.agent.messages import assistant_message, text_of, tool_message
+from checkrail import Agent
 from checkrail.agent.models.model import ModelError
 from checkrail.engine.values import ModelRequest, ToolResult
+from checkrail.llm.conversation import assistant_message, text_of, tool_message
 
 from .conftest import ANTHROPIC, QUESTION, asked
 from .servers.replies import Raw, Say, call, sent_events
@@ -288,3 +289,35 @@ async def test_a_stream_of_the_wrong_shape_is_no_answer(serve, model_at, broken)
     with pytest.raises(ModelError, match="gave no valid answer") as raised:
         await asked(model_at(serve(events(*broken))), "stream")
     assert raised.value.kind == "invalid"
+
+
+async def test_a_paused_turn_goes_on_with_what_was_said(serve, model_at, way):
+    """Through the official SDK, and the loop: the paused answer is sent back as it came."""
+    said = {"type": "text", "text": "Let me look. "}
+    whole = {"id": "m", "type": "message", "role": "assistant", "model": "m", "usage": {}}
+    if way == "stream":
+        pieces = {"type": "input_json_delta", "partial_json": '{"query": "rails"}'}
+        opened = [
+            *block(0, {**said, "text": ""}, {"type": "text_delta", "text": said["text"]}),
+            {"type": "content_block_stop", "index": 0},
+            *block(1, SEARCH, pieces),
+            {"type": "content_block_stop", "index": 1},
+        ]
+        paused = {**END, "delta": {"stop_reason": "pause_turn"}}
+        first = events(START, *opened, paused, {"type": "message_stop"})
+    else:
+        search = {**SEARCH, "input": {"query": "rails"}}
+        whole |= {"content": [said, search], "stop_reason": "pause_turn"}
+        first = Raw(json.dumps(whole).encode())
+    endpoint = serve(first, "Found.")
+    agent = Agent(model_at(endpoint))
+    if way == "stream":
+        *_, finished = [event async for event in agent.stream("Look")]
+        response = finished.response
+    else:
+        response = await agent.run("Look")
+    assert (response.content, response.stop_reason) == ("Found.", "answer")
+    (asked_again,) = endpoint.request["messages"][1:]
+    assert asked_again["role"] == "assistant"
+    assert [part["type"] for part in asked_again["content"]] == ["text", "server_tool_use"]
+    assert asked_again["content"][1]["input"] == {"query": "rails"}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkrail.agent.models.anthropic_messages import OPENING, anthropic_messages
 from checkrail.engine.frozen import freeze
+from checkrail.llm.messages.conversation import OPENING, anthropic_messages
 
 PNG = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
 THOUGHT = {"type": "thinking", "thinking": "Hm", "signature": "sig"}

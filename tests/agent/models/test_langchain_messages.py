@@ -7,7 +7,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from checkrail.agent.messages import assistant_message, text_of
 from checkrail.agent.models.langchain_messages import (
     langchain_messages,
     read_answer,
@@ -15,6 +14,7 @@ from checkrail.agent.models.langchain_messages import (
     usage_of,
 )
 from checkrail.engine.frozen import freeze
+from checkrail.llm.conversation import assistant_message, text_of
 
 CALL = {
     "id": "c1",

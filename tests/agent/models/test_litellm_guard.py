@@ -10,7 +10,7 @@ from checkrail.engine.values import ModelRequest
 def check(own="openai/gpt-5", **fields):
     model = LiteLLMModel.__new__(LiteLLMModel)
     model.name, model.params = own, {"api_version": "2026-01-01"}
-    model._check(ModelRequest(messages=[], **fields))
+    model._check_request(ModelRequest(messages=[], **fields))
 
 
 @pytest.mark.parametrize(

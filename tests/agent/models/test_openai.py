@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from checkrail.agent.models.openai_messages import openai_messages
 from checkrail.engine.values import ModelRequest, ToolCall
+from checkrail.llm.chat.conversation import openai_messages
 
 from .conftest import OPENAI, QUESTION, asked
 from .servers.replies import Raw, Say, sent_events

@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from checkrail.agent.models.model import Model, ModelError
-from checkrail.engine.extras import MissingExtraError
+from checkrail.extras import MissingExtraError
 
 from .conftest import KEY, QUESTION, asked
 from .servers.replies import Refuse

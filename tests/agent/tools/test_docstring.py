@@ -1,6 +1,6 @@
 import pytest
 
-from checkrail.agent.tools.docstring import parameter_texts, summary
+from checkrail.agent.tools.docstring import parameter_texts, summary_of
 
 GOOGLE = """Look a city up.
 
@@ -96,4 +96,4 @@ def test_parameters_are_described_in_the_usual_styles(docstring, texts):
     ],
 )
 def test_the_first_paragraph_is_the_summary(docstring, text):
-    assert summary(docstring) == text
+    assert summary_of(docstring) == text

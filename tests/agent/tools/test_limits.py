@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkrail.agent.tools import ToolRefusedError
-from checkrail.agent.tools.limits import LEGAL_NAME, check_name, check_timeout, legal_names
+from checkrail.agent.tools.tool import LEGAL_NAME, check_name, check_timeout, legal_names
 
 LONG = "a" * 70
 

@@ -4,7 +4,7 @@ import pytest
 from mcp import types
 
 from checkrail.agent.tools import ToolError
-from checkrail.agent.tools.mcp_shapes import content_of, parameters_of
+from checkrail.agent.tools.mcp import content_of, parameters_of
 
 TEXT = types.TextContent(text="Sunny")
 IMAGE = types.ImageContent(data="YWJj", mime_type="image/png")

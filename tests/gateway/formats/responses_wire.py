@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from checkrail.gateway.sse import Piece, Splitter
+from checkrail.llm.sse import EventSplitter, Piece
 
 Body = dict[str, Any]
 
@@ -154,7 +154,7 @@ def _event(number: int, data: Body) -> bytes:
 
 
 def pieces_of(data: bytes) -> list[Piece]:
-    return Splitter().feed(data)
+    return EventSplitter().feed(data)
 
 
 def told(data: bytes | Sequence[bytes]) -> list[Body]:

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from checkrail.engine.values import AssistantMessage
-from checkrail.gateway.formats.base import Kind
-from checkrail.gateway.sse import Piece, Splitter
+from checkrail.llm.sse import EventSplitter, Piece
+from checkrail.llm.wire_format import Kind
 
 
 def pieces_of(data: bytes, cuts: Iterable[int] = ()) -> list[Piece]:
     """Give the pieces of a stream that came in these chunks."""
-    splitter = Splitter()
+    splitter = EventSplitter()
     pieces: list[Piece] = []
     start = 0
     for end in [*sorted(cuts), len(data)]:
@@ -25,9 +25,9 @@ def taken(reading: Any, pieces: Sequence[Piece], passed: int = 0) -> tuple[list[
     kinds: list[Kind] = []
     out = b""
     for place, piece in enumerate(pieces):
-        kinds.append(reading.take(piece))
+        kinds.append(reading.read_piece(piece))
         if place < passed:
-            reading.passed()
+            reading.mark_sent()
             out += piece.raw
     return kinds, out
 

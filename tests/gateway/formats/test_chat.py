@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkrail.agent.messages import UNPARSED, assistant_message, tool_message
-from checkrail.builtin.walk import rewritten
 from checkrail.engine.frozen import thaw
+from checkrail.engine.text import UNPARSED
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall, ToolResult
-from checkrail.gateway.formats import FORMATS
-from checkrail.gateway.formats.base import Refusal, UnreadableError
-from checkrail.gateway.formats.chat import Chat
-from checkrail.gateway.formats.json_bytes import write_json
+from checkrail.llm.chat.api import Chat
+from checkrail.llm.conversation import assistant_message, tool_message
+from checkrail.llm.formats import FORMATS
+from checkrail.llm.json_bytes import write_json
+from checkrail.llm.walk import rewrite_texts
+from checkrail.llm.wire_format import Refusal, UnreadableError
 
 API = Chat()
 PATH = "/v1/chat/completions"
@@ -87,8 +88,8 @@ def said(content, **more):
 
 def written(body, change):
     """Write a request of which a hook made another."""
-    before = API.read(copy.deepcopy(body))
-    return API.write(copy.deepcopy(body), before, change(before))
+    before = API.read_request(copy.deepcopy(body))
+    return API.write_request(copy.deepcopy(body), before, change(before))
 
 
 def rewritten_answer(body, **changes):
@@ -107,7 +108,7 @@ def test_formats_are_found_by_their_paths():
 
 
 def test_a_request_is_seen_as_it_is():
-    request = API.read(REQUEST)
+    request = API.read_request(REQUEST)
     assert request.model == "grand-1"
     assert request.params == {
         "temperature": 0.5,
@@ -121,14 +122,14 @@ def test_a_request_is_seen_as_it_is():
 
 
 def test_calls_of_custom_tools_in_a_request_are_seen_as_calls():
-    call = API.read(REQUEST).messages[2]["tool_calls"][1]
+    call = API.read_request(REQUEST).messages[2]["tool_calls"][1]
     arguments = '{"input":"rm \\"x\\""}'
     assert call["function"] == {"name": "exec", "arguments": arguments}
     assert call["type"] == "custom"
 
 
 def test_functions_as_they_once_were_are_seen_as_tools_and_calls():
-    request = API.read(LEGACY)
+    request = API.read_request(LEGACY)
     asked, result = request.messages[1:]
     assert request.tools == [{"type": "function", "function": LEGACY["functions"][0]}]
     assert asked["tool_calls"][0]["function"]["name"] == "transfer"
@@ -155,7 +156,7 @@ def test_only_what_was_changed_is_written_anew(body):
 
 def test_a_redacted_text_leaves_the_rest_of_its_message():
     def redact(request):
-        return rewritten(request, lambda _, text: text.replace("a@example.com", "***"))
+        return rewrite_texts(request, lambda _, text: text.replace("a@example.com", "***"))
 
     expected = copy.deepcopy(REQUEST)
     expected["messages"][1]["content"][0]["text"] = "Pay ***"
@@ -164,7 +165,7 @@ def test_a_redacted_text_leaves_the_rest_of_its_message():
 
 def test_changed_arguments_of_old_and_custom_calls_are_written_where_they_stood():
     def change(request):
-        return rewritten(request, lambda _, text: text.replace("5", "6").replace("rm", "ls"))
+        return rewrite_texts(request, lambda _, text: text.replace("5", "6").replace("rm", "ls"))
 
     assert written(REQUEST, change)["messages"][2]["tool_calls"][1]["custom"]["input"] == 'ls "x"'
     call = written(LEGACY, change)["messages"][1]["function_call"]
@@ -232,10 +233,10 @@ def test_calls_of_functions_are_added_as_such():
 
 def test_usage_is_asked_for_where_it_was_not():
     body = REQUEST | {"stream": True, "stream_options": {"odd": 1}}
-    assert API.counting(REQUEST) is REQUEST
-    assert API.counting(body)["stream_options"] == {"odd": 1, "include_usage": True}
-    asked = API.counting(body)
-    assert API.counting(asked) is asked
+    assert API.request_usage(REQUEST) is REQUEST
+    assert API.request_usage(body)["stream_options"] == {"odd": 1, "include_usage": True}
+    asked = API.request_usage(body)
+    assert API.request_usage(asked) is asked
 
 
 @pytest.mark.parametrize(
@@ -251,7 +252,7 @@ def test_usage_is_asked_for_where_it_was_not():
 )
 def test_what_is_no_request_is_unreadable(body):
     with pytest.raises(UnreadableError):
-        API.read(body)
+        API.read_request(body)
 
 
 def test_an_answer_is_read():
@@ -279,8 +280,9 @@ def test_arguments_that_are_no_json_are_kept():
     broken = CALL | {"function": {"name": "transfer", "arguments": '{"amount": '}}
     message = API.read_answer(answer(said(None, tool_calls=[broken]), "tool_calls"))
     assert message.metadata[UNPARSED] == {"call_1": '{"amount": '}
-    body = rewritten_answer(answer(said("a", tool_calls=[broken]), "tool_calls"), content="b")
-    assert message_in(body)["tool_calls"] == [broken]
+    calls = [broken, {**broken, "id": "call_2"}]
+    body = rewritten_answer(answer(said("a", tool_calls=calls), "tool_calls"), content="b")
+    assert message_in(body)["tool_calls"] == calls
 
 
 def test_refusals_and_the_words_of_an_audio_are_text():
@@ -316,7 +318,7 @@ def test_a_changed_refusal_stays_one():
 def test_thoughts_and_unknown_fields_are_written_where_they_stood():
     body = answer(said("Hello", reasoning_content="a secret", details=[{"text": "a secret"}]))
     before = API.read_answer(body)
-    after = rewritten(before, lambda _, text: text.replace("secret", "***"))
+    after = rewrite_texts(before, lambda _, text: text.replace("secret", "***"))
     changed = message_in(API.write_answer(body, before, after))
     assert changed["reasoning_content"] == "a ***"
     assert changed["details"] == [{"text": "a ***"}]
@@ -364,7 +366,7 @@ def test_every_choice_is_seen_and_changed():
     assert [part["choice"] for part in before.content] == [0, 1]
     assert [call.name for call in before.tool_calls] == ["transfer"]
     assert API.write_answer(two_choices(), before, before) == two_choices()
-    after = rewritten(before, lambda _, text: text.replace("secret", "***"))
+    after = rewrite_texts(before, lambda _, text: text.replace("secret", "***"))
     body = API.write_answer(two_choices(), before, replace(after, tool_calls=[]))
     assert message_in(body)["content"] == "one ***"
     assert message_in(body, 1) == said("two ***", reasoning_content="***")
@@ -408,7 +410,7 @@ ASKED = ModelRequest(model="grand-1", params={"stream_options": {"include_usage"
 
 
 def test_the_sdk_takes_an_answer_that_no_model_gave(endpoint):
-    url = endpoint.gives(write_json(API.answer(SYNTHETIC, ASKED)))
+    url = endpoint.gives(write_json(API.build_answer(SYNTHETIC, ASKED)))
     with openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as client:
         found = client.chat.completions.create(model="grand-1", messages=[])
     choice = found.choices[0]
@@ -419,7 +421,7 @@ def test_the_sdk_takes_an_answer_that_no_model_gave(endpoint):
 
 
 def test_who_asks_with_functions_is_answered_with_one():
-    body = API.answer(SYNTHETIC, API.read(LEGACY))
+    body = API.build_answer(SYNTHETIC, API.read_request(LEGACY))
     assert message_in(body)["function_call"]["name"] == "transfer"
     assert body["choices"][0]["finish_reason"] == "function_call"
 
@@ -436,7 +438,7 @@ def test_who_asks_with_functions_is_answered_with_one():
     ],
 )
 def test_the_sdk_takes_an_error(endpoint, status, kind):
-    body = write_json(API.error(Refusal(status, "not today", "closed")))
+    body = write_json(API.write_error(Refusal(status, "not today", "closed")))
     url = endpoint.gives(body, status=status)
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
     with client, pytest.raises(kind) as caught:
@@ -463,12 +465,12 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(["messages", "tools", "functions", "model"]), JSON))
 def test_any_request_is_read_or_unreadable(body):
     try:
-        before = API.read(copy.deepcopy(body))
+        before = API.read_request(copy.deepcopy(body))
     except UnreadableError:
         return
     changed = replace(before, messages=[*before.messages, {"role": "user", "content": "x"}])
-    assert API.write(copy.deepcopy(body), before, before) == body
-    again = API.read(API.write(copy.deepcopy(body), before, changed))
+    assert API.write_request(copy.deepcopy(body), before, before) == body
+    again = API.read_request(API.write_request(copy.deepcopy(body), before, changed))
     assert again.messages[-1] == {"role": "user", "content": "x"}
     assert thaw(again.messages[:-1]) == thaw(before.messages)
 

@@ -11,9 +11,9 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall
-from checkrail.gateway.formats.base import Refusal, UnreadableError
-from checkrail.gateway.formats.chat import Chat
-from checkrail.gateway.sse import event
+from checkrail.llm.chat.api import Chat
+from checkrail.llm.sse import write_event
+from checkrail.llm.wire_format import Refusal, UnreadableError
 
 from .taking import pieces_of, read, taken
 
@@ -32,7 +32,7 @@ HEAD = {
 
 
 def chunk(*choices, **more):
-    return event(json.dumps(HEAD | {"choices": [*choices]} | more).encode())
+    return write_event(json.dumps(HEAD | {"choices": [*choices]} | more).encode())
 
 
 def delta(finish=None, index=0, **fields):
@@ -76,15 +76,15 @@ def heard(data):
 
 
 def test_pieces_tell_what_they_are_about():
-    reading = API.reading(COUNTED)
+    reading = API.open_stream(COUNTED)
     kinds, _ = taken(reading, pieces_of(b": hello\n\n" + CALLS))
     expected = ["quiet", "quiet", "text", "text", "tool", "tool", "tool", "quiet", "quiet", "end"]
     assert kinds == expected
-    assert reading.ended
+    assert reading.has_ended
 
 
 def test_a_stream_is_read():
-    message = read(API.reading(COUNTED), CALLS)
+    message = read(API.open_stream(COUNTED), CALLS)
     assert message.content == "Let me pay."
     assert message.tool_calls == [ToolCall("call_1", "transfer", {"amount": 5})]
     assert message.stop_reason == "tool_calls"
@@ -93,36 +93,36 @@ def test_a_stream_is_read():
 
 
 def test_usage_that_was_not_asked_for_is_hidden():
-    kinds, _ = taken(API.reading(ASKED), pieces_of(chunk(usage=USAGE)))
+    kinds, _ = taken(API.open_stream(ASKED), pieces_of(chunk(usage=USAGE)))
     assert kinds == ["hidden"]
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     message = read(reading, CALLS)
     assert message.usage["total_tokens"] == 19
-    out = b"".join(reading.rest(replace(message, content="No.", tool_calls=[])))
+    out = b"".join(reading.write_rest(replace(message, content="No.", tool_calls=[])))
     assert b"usage" not in out
 
 
 def test_an_answer_without_its_last_line_has_ended():
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     taken(reading, pieces_of(CALLS.removesuffix(chunk(usage=USAGE) + DONE)))
-    assert reading.ended
+    assert reading.has_ended
     assert reading.message.tool_calls
 
 
 def test_an_answer_that_broke_off_is_none():
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     taken(reading, pieces_of(TEXT))
-    assert not reading.ended
+    assert not reading.has_ended
     with pytest.raises(UnreadableError, match="ended before"):
         _ = reading.message
 
 
 def test_an_error_of_the_provider_is_told():
-    reading = API.reading(ASKED)
-    failed = event(b'{"error": {"message": "overloaded", "type": "server_error"}}')
+    reading = API.open_stream(ASKED)
+    failed = write_event(b'{"error": {"message": "overloaded", "type": "server_error"}}')
     kinds, _ = taken(reading, pieces_of(TEXT + failed))
     assert kinds[-1] == "error"
-    assert not reading.ended
+    assert not reading.has_ended
     with pytest.raises(UnreadableError, match="overloaded"):
         _ = reading.message
 
@@ -141,7 +141,7 @@ def test_an_error_of_the_provider_is_told():
 )
 def test_what_is_no_stream_is_unreadable(data):
     with pytest.raises(UnreadableError):
-        taken(API.reading(ASKED), pieces_of(data))
+        taken(API.open_stream(ASKED), pieces_of(data))
 
 
 def test_old_and_custom_calls_are_tool_calls():
@@ -151,11 +151,11 @@ def test_old_and_custom_calls_are_tool_calls():
         + chunk(delta("function_call"))
         + DONE
     )
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     kinds, _ = taken(reading, pieces_of(old))
     assert kinds == ["tool", "tool", "quiet", "end"]
     assert reading.message.tool_calls[0].args == {"amount": 5}
-    out = b"".join(reading.rest(replace(reading.message, content="No.", tool_calls=[])))
+    out = b"".join(reading.write_rest(replace(reading.message, content="No.", tool_calls=[])))
     assert snapshot(out).choices[0].message.function_call is None
     assert heard(out) == ("No.", [], "stop")
     head = {"index": 0, "id": "call_1", "type": "custom"}
@@ -165,11 +165,13 @@ def test_old_and_custom_calls_are_tool_calls():
         + chunk(delta("tool_calls"))
         + DONE
     )
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     (found,) = read(reading, custom).tool_calls
     assert (found.name, found.args) == ("exec", {"input": "rm x"})
     out = b"".join(
-        reading.rest(replace(reading.message, tool_calls=[replace(found, args={"input": "ls"})]))
+        reading.write_rest(
+            replace(reading.message, tool_calls=[replace(found, args={"input": "ls"})])
+        )
     )
     assert b'"custom":{"name":"exec","input":"ls"}' in out
 
@@ -179,7 +181,7 @@ def test_letters_whose_halves_come_apart_are_put_together():
         b'data: {"choices": [{"delta": {"content": "\\ud83d"}}]}\n\n'
         b'data: {"choices": [{"delta": {"content": "\\ude00"}, "finish_reason": "stop"}]}\n\n'
     )
-    assert read(API.reading(ASKED), torn).content == "\U0001f600"
+    assert read(API.open_stream(ASKED), torn).content == "\U0001f600"
 
 
 def test_a_name_in_pieces_is_one_name():
@@ -188,16 +190,16 @@ def test_a_name_in_pieces_is_one_name():
         + chunk(delta(tool_calls=[call(0, "{}", name="fer")]))
         + DONE
     )
-    assert read(API.reading(ASKED), data).tool_calls[0].name == "transfer"
+    assert read(API.open_stream(ASKED), data).tool_calls[0].name == "transfer"
 
 
 def test_a_blocked_call_becomes_a_text_after_one_that_was_passed():
-    reading = API.reading(COUNTED)
+    reading = API.open_stream(COUNTED)
     _, out = taken(reading, pieces_of(CALLS), passed=3)
     after = replace(
         reading.message, content="Let me pay.\n\nIt may not.", tool_calls=[], stop_reason="stop"
     )
-    out += b"".join(reading.rest(after))
+    out += b"".join(reading.write_rest(after))
     assert heard(out) == ("Let me pay.\n\nIt may not.", [], "stop")
     assert snapshot(out).usage.total_tokens == 19
     assert out.endswith(DONE)
@@ -205,23 +207,23 @@ def test_a_blocked_call_becomes_a_text_after_one_that_was_passed():
 
 
 def test_changed_arguments_are_written_with_the_id_of_their_call():
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     _, out = taken(reading, pieces_of(CALLS), passed=3)
     changed = ToolCall("call_1", "transfer", {"amount": 4})
-    out += b"".join(reading.rest(replace(reading.message, tool_calls=[changed])))
+    out += b"".join(reading.write_rest(replace(reading.message, tool_calls=[changed])))
     assert heard(out) == ("Let me pay.", [("call_1", '{"amount":4}')], "tool_calls")
 
 
 def test_logprobs_and_thoughts_go_with_their_text():
     content = delta(content="secret") | {"logprobs": {"content": [{"token": "secret"}]}}
     data = chunk(delta(reasoning_content="secret")) + chunk(content) + chunk(delta("stop")) + DONE
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     message = read(reading, data)
     after = replace(message, content="***", metadata={"reasoning": "***"})
-    out = b"".join(reading.rest(after))
+    out = b"".join(reading.write_rest(after))
     assert b"secret" not in out
-    assert read(API.reading(ASKED), out).metadata == {"reasoning": "***"}
-    kept = b"".join(reading.rest(replace(message, model="other")))
+    assert read(API.open_stream(ASKED), out).metadata == {"reasoning": "***"}
+    kept = b"".join(reading.write_rest(replace(message, model="other")))
     assert b'"logprobs":{"content":[{"token":"secret"}]}' in kept
 
 
@@ -233,11 +235,11 @@ def test_every_choice_is_read_and_written():
         + chunk(delta("tool_calls", index=1))
         + DONE
     )
-    reading = API.reading(replace(ASKED, params={"n": 2}))
+    reading = API.open_stream(replace(ASKED, params={"n": 2}))
     message = read(reading, data)
     assert [part["text"] for part in message.content] == ["one", "two"]
     assert [found.name for found in message.tool_calls] == ["transfer"]
-    choices = snapshot(b"".join(reading.rest(replace(message, tool_calls=[])))).choices
+    choices = snapshot(b"".join(reading.write_rest(replace(message, tool_calls=[])))).choices
     assert [choice.message.content for choice in choices] == ["one", "two"]
     assert [choice.finish_reason for choice in choices] == ["stop", "stop"]
 
@@ -246,9 +248,9 @@ def test_choices_that_were_begun_are_ended():
     data = chunk(delta(content="one"), delta(index=1, content="two")) + chunk(
         delta("stop"), delta("stop", index=1)
     )
-    reading = API.reading(replace(ASKED, params={"n": 2}))
+    reading = API.open_stream(replace(ASKED, params={"n": 2}))
     _, out = taken(reading, pieces_of(data + DONE), passed=1)
-    choices = snapshot(out + b"".join(reading.rest(AssistantMessage("one more")))).choices
+    choices = snapshot(out + b"".join(reading.write_rest(AssistantMessage("one more")))).choices
     assert [choice.message.content for choice in choices] == ["one more", "two"]
     assert [choice.finish_reason for choice in choices] == ["stop", "stop"]
 
@@ -269,13 +271,13 @@ def check(chunks):
 
 
 def test_the_sdk_takes_a_stream_that_no_model_gave(endpoint):
-    url = endpoint.gives(b"".join(API.stream(SYNTHETIC, COUNTED)), stream=True)
+    url = endpoint.gives(b"".join(API.build_stream(SYNTHETIC, COUNTED)), stream=True)
     with client_at(url) as client:
         check([*client.chat.completions.create(model="grand-1", messages=[], stream=True)])
 
 
 async def test_the_asynchronous_sdk_takes_it_too(endpoint):
-    body = API.keep_alive + b"".join(API.stream(SYNTHETIC, COUNTED))
+    body = API.keep_alive + b"".join(API.build_stream(SYNTHETIC, COUNTED))
     url = endpoint.gives(body, stream=True)
     async with client_at(url, openai.AsyncOpenAI) as client:
         stream = await client.chat.completions.create(model="grand-1", messages=[], stream=True)
@@ -320,7 +322,7 @@ def test_no_cut_changes_what_is_read(answer, data):
     chunks, text, calls, finish = answer
     stream = b"".join(chunks)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=8))
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     taken(reading, pieces_of(stream, cuts))
     message = reading.message
     assert (message.content, message.tool_calls, message.stop_reason) == (text, calls, finish)
@@ -331,7 +333,7 @@ def test_from_any_place_the_stream_tells_the_changed_answer(answer, data):
     chunks, text, calls, _ = answer
     said = [place for place, one in enumerate(chunks) if b'"tool_calls":' in one]
     passed = data.draw(st.integers(0, said[0] if said else len(chunks) - 3))
-    reading = API.reading(COUNTED)
+    reading = API.open_stream(COUNTED)
     _, out = taken(reading, pieces_of(b"".join(chunks)), passed)
     added = data.draw(TEXTS)
     kept = [
@@ -340,8 +342,8 @@ def test_from_any_place_the_stream_tells_the_changed_answer(answer, data):
         if data.draw(st.booleans())
     ]
     after = replace(reading.message, content=text + added, tool_calls=kept)
-    out += b"".join(reading.rest(after))
-    again = read(API.reading(COUNTED), out)
+    out += b"".join(reading.write_rest(after))
+    again = read(API.open_stream(COUNTED), out)
     assert (again.content, again.tool_calls) == (text + added, kept)
     assert again.stop_reason == ("tool_calls" if kept else "stop")
     assert again.usage == reading.message.usage
@@ -351,9 +353,9 @@ def test_from_any_place_the_stream_tells_the_changed_answer(answer, data):
 
 
 def test_what_came_of_an_answer_can_be_seen_before_its_end():
-    reading = API.reading(COUNTED)
+    reading = API.open_stream(COUNTED)
     taken(reading, pieces_of(CALLS)[:6])
     assert reading.partial.content == "Let me pay."
     assert [found.name for found in reading.partial.tool_calls] == ["transfer"]
     with pytest.raises(UnreadableError):
-        _ = API.reading(COUNTED).partial
+        _ = API.open_stream(COUNTED).partial

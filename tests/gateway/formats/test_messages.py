@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkrail.agent.messages import assistant_message, tool_message
-from checkrail.builtin.walk import rewritten
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall, ToolResult
-from checkrail.gateway.formats.base import Refusal, UnreadableError
-from checkrail.gateway.formats.json_bytes import write_json
-from checkrail.gateway.formats.messages import Messages
+from checkrail.llm.conversation import assistant_message, tool_message
+from checkrail.llm.json_bytes import write_json
+from checkrail.llm.messages.api import Messages
+from checkrail.llm.walk import rewrite_texts
+from checkrail.llm.wire_format import Refusal, UnreadableError
 
 API = Messages()
 CACHE = {"cache_control": {"type": "ephemeral"}}
@@ -67,12 +67,12 @@ REQUEST = {
 
 
 def read():
-    return API.read(copy.deepcopy(REQUEST))
+    return API.read_request(copy.deepcopy(REQUEST))
 
 
 def written(change, body=REQUEST):
-    before = API.read(copy.deepcopy(body))
-    return API.write(copy.deepcopy(body), before, change(before))
+    before = API.read_request(copy.deepcopy(body))
+    return API.write_request(copy.deepcopy(body), before, change(before))
 
 
 def with_messages(*messages):
@@ -135,7 +135,7 @@ def test_a_request_that_was_left_alone_is_written_as_it_came():
 
 def test_a_changed_text_leaves_the_rest_of_its_turn():
     body = written(
-        lambda request: rewritten(request, lambda _, text: text.replace("secret", "***"))
+        lambda request: rewrite_texts(request, lambda _, text: text.replace("secret", "***"))
     )
     expected = copy.deepcopy(REQUEST)
     expected["messages"][2]["content"][0]["content"] = "paid ***"
@@ -145,7 +145,9 @@ def test_a_changed_text_leaves_the_rest_of_its_turn():
 
 def test_changed_arguments_stay_where_they_stood():
     body = written(
-        lambda request: rewritten(request, lambda _, text: text.replace('"amount":5', '"amount":4'))
+        lambda request: rewrite_texts(
+            request, lambda _, text: text.replace('"amount":5', '"amount":4')
+        )
     )
     expected = copy.deepcopy(REQUEST)
     expected["messages"][1]["content"][2]["input"] = {"amount": 4}
@@ -169,7 +171,7 @@ def test_a_call_that_was_left_out_leaves_the_others():
 def test_the_system_prompt_is_a_text_or_blocks():
     text = REQUEST | {"system": "Be kind."}
     first = {"role": "system", "content": "Be brief."}
-    assert API.read(text).messages[0] == {"role": "system", "content": "Be kind."}
+    assert API.read_request(text).messages[0] == {"role": "system", "content": "Be kind."}
     told = written(lambda one: replace(one, messages=[first, *one.messages[1:]]), text)
     assert told == text | {"system": "Be brief."}
     both = written(lambda one: replace(one, messages=[first, *one.messages]), text)
@@ -263,7 +265,7 @@ def test_tools_are_written_back():
 )
 def test_what_is_no_request_is_unreadable(body):
     with pytest.raises(UnreadableError):
-        API.read(body)
+        API.read_request(body)
 
 
 def answer(*content, stop="end_turn", **more):
@@ -373,7 +375,7 @@ def test_thinking_and_citations_can_be_changed():
     unsigned = {"type": "thinking", "thinking": "a secret", "signature": ""}
     body = answer(unsigned, cited)
     before = API.read_answer(body)
-    after = rewritten(before, lambda _, text: text.replace("secret", "***"))
+    after = rewrite_texts(before, lambda _, text: text.replace("secret", "***"))
     blocks = API.write_answer(body, before, after)["content"]
     assert blocks == [
         unsigned | {"thinking": "a ***"},
@@ -385,13 +387,13 @@ def test_a_signed_thought_that_was_changed_is_left_out_for_nobody_would_take_it(
     signed = THINKING | {"thinking": "a secret"}
     body = answer(THINKING, signed, text("x"))
     before = API.read_answer(body)
-    after = rewritten(before, lambda _, text: text.replace("secret", "***"))
+    after = rewrite_texts(before, lambda _, text: text.replace("secret", "***"))
     assert API.write_answer(body, before, after)["content"] == [THINKING, text("x")]
     said = {"role": "assistant", "content": [signed, USE]}
     asked = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}, said]}
-    given = API.read(asked)
-    changed = rewritten(given, lambda _, text: text.replace("secret", "***"))
-    assert API.write(asked, given, changed)["messages"][1]["content"] == [USE]
+    given = API.read_request(asked)
+    changed = rewrite_texts(given, lambda _, text: text.replace("secret", "***"))
+    assert API.write_request(asked, given, changed)["messages"][1]["content"] == [USE]
 
 
 def test_usage_is_written_only_if_it_was_counted_anew():
@@ -432,7 +434,7 @@ def client_at(url):
 
 
 def test_the_sdk_takes_an_answer_that_no_model_gave(endpoint):
-    url = endpoint.gives(write_json(API.answer(SYNTHETIC, ASKED)))
+    url = endpoint.gives(write_json(API.build_answer(SYNTHETIC, ASKED)))
     with client_at(url) as client:
         found = client.messages.create(model="x", max_tokens=5, messages=[])
     said, use = found.content
@@ -454,7 +456,7 @@ def test_the_sdk_takes_an_answer_that_no_model_gave(endpoint):
     ],
 )
 def test_the_sdk_takes_an_error(endpoint, status, kind, told):
-    url = endpoint.gives(write_json(API.error(Refusal(status, "not today"))), status=status)
+    url = endpoint.gives(write_json(API.write_error(Refusal(status, "not today"))), status=status)
     with client_at(url) as client, pytest.raises(kind) as caught:
         client.messages.create(model="x", max_tokens=5, messages=[])
     assert caught.value.body == {"type": "error", "error": {"type": told, "message": "not today"}}
@@ -477,8 +479,8 @@ TURNS = st.lists(
 @given(TURNS, st.data())
 def test_one_changed_text_changes_nothing_else(turns, data):
     body = REQUEST | {"messages": turns}
-    before = API.read(copy.deepcopy(body))
-    assert API.write(copy.deepcopy(body), before, before) == body
+    before = API.read_request(copy.deepcopy(body))
+    assert API.write_request(copy.deepcopy(body), before, before) == body
     texts = [
         block
         for turn in turns
@@ -488,9 +490,9 @@ def test_one_changed_text_changes_nothing_else(turns, data):
     if not texts:
         return
     was = data.draw(st.sampled_from(texts))["text"]
-    after = rewritten(before, lambda _, text: "changed" if text == was else text)
+    after = rewrite_texts(before, lambda _, text: "changed" if text == was else text)
     expected = json.loads(json.dumps(body).replace(f'"text": "{was}"', '"text": "changed"'))
-    assert API.write(copy.deepcopy(body), before, after) == expected
+    assert API.write_request(copy.deepcopy(body), before, after) == expected
 
 
 NAMES = (
@@ -510,12 +512,12 @@ JSON = st.recursive(
 @given(st.fixed_dictionaries({"messages": st.lists(JSON, max_size=3)}, optional={"tools": JSON}))
 def test_any_request_is_read_or_unreadable(body):
     try:
-        before = API.read(copy.deepcopy(body))
+        before = API.read_request(copy.deepcopy(body))
     except UnreadableError:
         return
-    assert API.write(copy.deepcopy(body), before, before) == body
+    assert API.write_request(copy.deepcopy(body), before, before) == body
     after = replace(before, messages=[*before.messages, {"role": "user", "content": "x"}])
-    assert API.read(API.write(body, before, after)).messages[-1]["content"]
+    assert API.read_request(API.write_request(body, before, after)).messages[-1]["content"]
 
 
 @given(st.fixed_dictionaries({"content": st.lists(JSON, max_size=3)}, optional={"usage": JSON}))

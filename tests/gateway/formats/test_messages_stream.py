@@ -9,11 +9,11 @@ from anthropic.lib.streaming._messages import accumulate_event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkrail.agent.messages import UNPARSED
+from checkrail.engine.text import UNPARSED
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall
-from checkrail.gateway.formats.base import Refusal, UnreadableError
-from checkrail.gateway.formats.messages import Messages
-from checkrail.gateway.sse import event
+from checkrail.llm.messages.api import Messages
+from checkrail.llm.sse import write_event
+from checkrail.llm.wire_format import Refusal, UnreadableError
 
 from .taking import pieces_of, read, taken
 
@@ -22,7 +22,7 @@ ASKED = ModelRequest(model="claude-grand-1", stream=True)
 
 
 def told(kind, **fields):
-    return event(json.dumps({"type": kind, **fields}).encode(), kind)
+    return write_event(json.dumps({"type": kind, **fields}).encode(), kind)
 
 
 def start(index, **block):
@@ -106,17 +106,17 @@ def check_order(data):
 
 
 def test_pieces_tell_what_they_are_about():
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     kinds, _ = taken(reading, pieces_of(CALLS))
     assert kinds[:2] == ["quiet", "quiet"]
     assert kinds[2:7] == ["text"] * 4 + ["quiet"]
     assert kinds[7:11] == ["text"] * 3 + ["quiet"]
     assert kinds[11:] == ["tool"] * 5 + ["quiet", "end"]
-    assert reading.ended
+    assert reading.has_ended
 
 
 def test_a_stream_is_read():
-    message = read(API.reading(ASKED), CALLS)
+    message = read(API.open_stream(ASKED), CALLS)
     thinking = {"type": "thinking", "thinking": "Hm, well", "signature": "c2ln"}
     assert message.content == [thinking, {"type": "text", "text": "Let me pay."}]
     assert message.tool_calls == [ToolCall("toolu_1", "transfer", {"amount": 5})]
@@ -126,21 +126,21 @@ def test_a_stream_is_read():
 
 
 def test_a_signed_thought_that_was_changed_is_left_out():
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     thought, said = read(reading, CALLS).content
     after = replace(reading.message, content=[{**thought, "thinking": "***"}, said])
-    out = b"".join(reading.rest(after))
+    out = b"".join(reading.write_rest(after))
     check_order(out)
     assert [block.type for block in snapshot(out).content] == ["text", "tool_use"]
     assert b"well" not in out
 
 
 def test_a_blocked_call_becomes_a_text_block():
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     _, out = taken(reading, pieces_of(CALLS), passed=11)
     note = {"type": "text", "text": "It may not."}
     after = replace(reading.message, content=[*reading.message.content, note], tool_calls=[])
-    out += b"".join(reading.rest(after))
+    out += b"".join(reading.write_rest(after))
     check_order(out)
     found = snapshot(out)
     assert [block.type for block in found.content] == ["thinking", "text", "text"]
@@ -165,18 +165,20 @@ def test_a_text_that_grew_goes_on_in_its_block_or_in_a_new_one():
         ]
     )
     for passed, texts in [(0, ["Let me not"]), (3, ["Let me not"]), (4, ["Let me", " not"])]:
-        reading = API.reading(ASKED)
+        reading = API.open_stream(ASKED)
         _, out = taken(reading, pieces_of(data), passed)
-        out += b"".join(reading.rest(replace(reading.message, content="Let me not", tool_calls=[])))
+        out += b"".join(
+            reading.write_rest(replace(reading.message, content="Let me not", tool_calls=[]))
+        )
         check_order(out)
         assert [block.text for block in snapshot(out).content] == texts
 
 
 def test_changed_arguments_are_written():
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     _, out = taken(reading, pieces_of(CALLS), passed=11)
     changed = ToolCall("toolu_1", "transfer", {"amount": 4})
-    out += b"".join(reading.rest(replace(reading.message, tool_calls=[changed])))
+    out += b"".join(reading.write_rest(replace(reading.message, tool_calls=[changed])))
     check_order(out)
     use = snapshot(out).content[2]
     assert (use.id, use.name, use.input) == ("toolu_1", "transfer", {"amount": 4})
@@ -184,11 +186,11 @@ def test_changed_arguments_are_written():
 
 def test_arguments_that_were_cut_off_stay_as_they_came():
     data = b"".join([BEGIN, *THINKING, *TEXT, *USE[:3], stop(2), ending("max_tokens"), STOP])
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     message = read(reading, data)
     assert message.metadata[UNPARSED] == {"toolu_1": '{"amo'}
-    out = b"".join(reading.rest(replace(message, content="x")))
-    assert read(API.reading(ASKED), out).metadata[UNPARSED] == {"toolu_1": '{"amo'}
+    out = b"".join(reading.write_rest(replace(message, content="x")))
+    assert read(API.open_stream(ASKED), out).metadata[UNPARSED] == {"toolu_1": '{"amo'}
 
 
 def test_tools_of_the_provider_citations_and_unknown_events_are_kept():
@@ -216,7 +218,7 @@ def test_tools_of_the_provider_citations_and_unknown_events_are_kept():
         ]
     )
     for passed in range(7):
-        reading = API.reading(ASKED)
+        reading = API.open_stream(ASKED)
         _, out = taken(reading, pieces_of(data), passed)
         message = reading.message
         assert message.content[0]["input"] == {"query": "x"}
@@ -224,24 +226,24 @@ def test_tools_of_the_provider_citations_and_unknown_events_are_kept():
         assert message.content[3]["words"] == "soon"
         content = [*message.content]
         content[2] = {**content[2], "text": "a ***"}
-        out += b"".join(reading.rest(replace(message, content=content)))
+        out += b"".join(reading.write_rest(replace(message, content=content)))
         check_order(out)
         assert b"secret" not in out
         assert told("later", words="x") in out
-        assert read(API.reading(ASKED), out).content == content
+        assert read(API.open_stream(ASKED), out).content == content
 
 
 def test_an_answer_that_broke_off_is_none():
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     taken(reading, pieces_of(b"".join([BEGIN, *THINKING])))
-    assert not reading.ended
+    assert not reading.has_ended
     with pytest.raises(UnreadableError, match="ended before"):
         _ = reading.message
 
 
 def test_an_error_of_the_provider_is_told():
     failed = told("error", error={"type": "overloaded_error", "message": "Overloaded"})
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     kinds, _ = taken(reading, pieces_of(BEGIN + failed))
     assert kinds[-1] == "error"
     with pytest.raises(UnreadableError, match="Overloaded"):
@@ -263,7 +265,7 @@ def test_an_error_of_the_provider_is_told():
 )
 def test_what_is_no_stream_is_unreadable(data):
     with pytest.raises(UnreadableError):
-        taken(API.reading(ASKED), pieces_of(data))
+        taken(API.open_stream(ASKED), pieces_of(data))
 
 
 SYNTHETIC = AssistantMessage("Hello", [ToolCall("call_1", "transfer", {"amount": 5})])
@@ -280,7 +282,7 @@ def check(message):
 
 
 def test_the_sdk_takes_a_stream_that_no_model_gave(endpoint):
-    url = endpoint.gives(b"".join(API.stream(SYNTHETIC, ASKED)), stream=True)
+    url = endpoint.gives(b"".join(API.build_stream(SYNTHETIC, ASKED)), stream=True)
     client = client_at(url)
     with client, client.messages.stream(model="x", max_tokens=5, messages=[]) as stream:
         assert "".join(stream.text_stream) == "Hello"
@@ -288,7 +290,7 @@ def test_the_sdk_takes_a_stream_that_no_model_gave(endpoint):
 
 
 async def test_the_asynchronous_sdk_takes_it_too(endpoint):
-    body = API.keep_alive + b"".join(API.stream(SYNTHETIC, ASKED))
+    body = API.keep_alive + b"".join(API.build_stream(SYNTHETIC, ASKED))
     url = endpoint.gives(body, stream=True)
     client = client_at(url, anthropic.AsyncAnthropic)
     async with client, client.messages.stream(model="x", max_tokens=5, messages=[]) as stream:
@@ -359,7 +361,7 @@ def test_no_cut_changes_what_is_read(answer, data):
     events, parts, calls, reason = answer
     stream = b"".join(events)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=8))
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     taken(reading, pieces_of(stream, cuts))
     message = reading.message
     assert message.content == joined(parts)
@@ -385,7 +387,7 @@ def test_from_any_place_the_stream_tells_the_changed_answer(answer, data):
     events, _, calls, _ = answer
     said = [place for place, one in enumerate(events) if b'"tool_use", "id"' in one]
     passed = data.draw(st.integers(0, said[0] if said else len(events) - 2))
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     _, out = taken(reading, pieces_of(b"".join(events)), passed)
     message = reading.message
     added = data.draw(TEXTS)
@@ -398,9 +400,9 @@ def test_from_any_place_the_stream_tells_the_changed_answer(answer, data):
         if data.draw(st.booleans())
     ]
     after = replace(message, content=content, tool_calls=kept)
-    out += b"".join(reading.rest(after))
+    out += b"".join(reading.write_rest(after))
     check_order(out)
-    again = read(API.reading(ASKED), out)
+    again = read(API.open_stream(ASKED), out)
     assert flat(again.content) == flat(content)
     assert again.tool_calls == kept
     assert again.stop_reason == ("tool_calls" if kept else "stop")
@@ -411,7 +413,7 @@ def test_from_any_place_the_stream_tells_the_changed_answer(answer, data):
 
 
 def test_what_came_of_an_answer_can_be_seen_before_its_end():
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     taken(reading, pieces_of(CALLS)[:14])
     assert reading.partial.content[1]["text"] == "Let me pay."
     assert [found.name for found in reading.partial.tool_calls] == ["transfer"]

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkrail.engine.values import AssistantMessage, ModelRequest
-from checkrail.gateway.formats.base import UnreadableError
-from checkrail.gateway.formats.chat import Chat
-from checkrail.gateway.formats.messages import Messages
-from checkrail.gateway.sse import event
+from checkrail.llm.chat.api import Chat
+from checkrail.llm.messages.api import Messages
+from checkrail.llm.sse import write_event
+from checkrail.llm.wire_format import UnreadableError
 
 from .taking import pieces_of
 
@@ -92,28 +92,28 @@ def written(after: AssistantMessage):
 
 @given(
     st.tuples(st.just(Chat()), CHUNKS, st.just(b"data: [DONE]\n\n"))
-    | st.tuples(st.just(Messages()), EVENTS, st.just(event(b'{"type": "message_stop"}'))),
+    | st.tuples(st.just(Messages()), EVENTS, st.just(write_event(b'{"type": "message_stop"}'))),
     st.integers(0, 6),
 )
 def test_any_stream_is_read_or_unreadable(stream, passed):
     api, told, end = stream
-    reading = api.reading(ModelRequest(stream=True))
-    data = b"".join(event(json.dumps(one).encode()) for one in told)
+    reading = api.open_stream(ModelRequest(stream=True))
+    data = b"".join(write_event(json.dumps(one).encode()) for one in told)
     try:
         for place, piece in enumerate(pieces_of(data + end)):
-            reading.take(piece)
+            reading.read_piece(piece)
             if place < passed:
-                reading.passed()
+                reading.mark_sent()
         message = reading.message
     except UnreadableError:
         return
     for after in written(message):
-        assert all(pieces_of(one) for one in reading.rest(after))
+        assert all(pieces_of(one) for one in reading.write_rest(after))
 
 
 @pytest.mark.parametrize("api", [Chat(), Messages()])
 def test_what_nobody_sent_is_no_answer(api):
-    reading = api.reading(ModelRequest(stream=True))
-    assert not reading.ended
+    reading = api.open_stream(ModelRequest(stream=True))
+    assert not reading.has_ended
     with pytest.raises(UnreadableError):
         _ = reading.message

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from checkrail.agent.messages import UNPARSED, assistant_message, tool_message
+from checkrail.engine.text import UNPARSED
 from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall, ToolResult
-from checkrail.gateway.formats.base import Refusal, UnreadableError
-from checkrail.gateway.formats.responses import Responses
+from checkrail.llm.conversation import assistant_message, tool_message
+from checkrail.llm.responses.api import Responses
+from checkrail.llm.wire_format import Refusal, UnreadableError
 
 from .responses_wire import SEARCH, answer, call_item, custom_item, text_item, thought_item
 
@@ -61,17 +62,17 @@ COMMANDS = {
 
 
 def read_messages(*items, **body):
-    return [*API.read({"model": "m", "input": [*items], **body}).messages]
+    return [*API.read_request({"model": "m", "input": [*items], **body}).messages]
 
 
 def rewrite(body, **changes):
-    before = API.read(body)
-    return API.write(body, before, replace(before, raw=None, **changes))
+    before = API.read_request(body)
+    return API.write_request(body, before, replace(before, raw=None, **changes))
 
 
 def test_a_text_is_what_the_user_says_and_instructions_are_said_by_the_system():
     body = {"model": "m", "input": "Hi", "instructions": "Be brief", "temperature": 0.2}
-    request = API.read(body)
+    request = API.read_request(body)
     assert request.messages == [
         {"role": "system", "content": "Be brief"},
         {"role": "user", "content": "Hi"},
@@ -128,7 +129,7 @@ def test_a_changed_result_and_changed_arguments_keep_everything_else():
     call = call_item() | {"namespace": "bank"}
     result = {"type": "function_call_output", "call_id": "call_1", "output": "done", "id": "fco_1"}
     body = {"model": "m", "input": [call, result]}
-    said, returned = API.read(body).messages
+    said, returned = API.read_request(body).messages
     [shown] = said["tool_calls"]
     less = {**shown, "function": {"name": "transfer", "arguments": '{"amount": 1}'}}
     messages = [{**said, "tool_calls": [less]}, {**returned, "content": "[hidden]"}]
@@ -140,7 +141,7 @@ def test_a_changed_result_and_changed_arguments_keep_everything_else():
 
 def test_what_a_hook_takes_from_a_call_is_gone():
     body = {"model": "m", "input": [call_item() | {"namespace": "bank"}]}
-    [said] = API.read(body).messages
+    [said] = API.read_request(body).messages
     [shown] = said["tool_calls"]
     less = {key: value for key, value in shown.items() if key != "namespace"}
     written = rewrite(body, messages=[{**said, "tool_calls": [less]}])
@@ -314,7 +315,7 @@ def test_items_that_are_no_messages_survive_and_can_be_redacted():
             text_item("Hi"),
         ],
     }
-    request = API.read(body)
+    request = API.read_request(body)
     roles = [message["role"] for message in request.messages]
     assert roles == ["assistant", "assistant", "user", "assistant"]
     messages = [{"role": "assistant", "content": [thought_item("[hidden]")]}, *request.messages[1:]]
@@ -333,7 +334,7 @@ def test_a_conversation_that_no_hook_changed_is_left_as_it_came():
 def test_a_system_message_at_the_beginning_becomes_instructions():
     body = {"model": "m", "input": "Hi", "instructions": "Be brief"}
     system = {"role": "system", "content": "Be kind"}
-    messages = [system, *API.read(body).messages]
+    messages = [system, *API.read_request(body).messages]
     written = rewrite(body, messages=messages)
     assert written == body | {"instructions": "Be kind\n\nBe brief"}
     alone = rewrite(
@@ -347,7 +348,7 @@ def test_a_system_message_that_is_an_item_stays_one():
         "model": "m",
         "input": [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}],
     }
-    messages = [*API.read(body).messages, {"role": "user", "content": "C"}]
+    messages = [*API.read_request(body).messages, {"role": "user", "content": "C"}]
     written = rewrite(body, messages=messages)
     assert written["input"] == [*body["input"], {"role": "user", "content": "C"}]
     assert "instructions" not in written
@@ -366,7 +367,7 @@ def test_an_answer_and_the_results_of_its_calls_can_be_added_to_a_conversation()
     message = API.read_answer(answer(*items))
     results = [ToolResult(call.id, call.name, "No", is_error=True) for call in message.tool_calls]
     more = [assistant_message(message), *map(tool_message, results)]
-    written = rewrite(body, messages=[*API.read(body).messages, *more])["input"]
+    written = rewrite(body, messages=[*API.read_request(body).messages, *more])["input"]
     assert [item.get("type", "message") for item in written] == [
         "message",
         "reasoning",
@@ -398,7 +399,7 @@ def test_an_answer_and_the_results_of_its_calls_can_be_added_to_a_conversation()
 def test_tools_are_shown_as_the_chat_api_has_them_and_written_as_this_one_does():
     custom = {"type": "custom", "name": "exec", "format": {"type": "text"}}
     body = {"model": "m", "input": "Hi", "tools": [FUNCTION, custom, *OTHERS]}
-    shown = API.read(body).tools
+    shown = API.read_request(body).tools
     inner = {key: FUNCTION[key] for key in ("name", "description", "parameters", "strict")}
     assert shown[0] == {"type": "function", "function": inner, "defer_loading": False}
     assert shown[1] == {"type": "custom", "custom": {"name": "exec", "format": {"type": "text"}}}
@@ -419,7 +420,7 @@ def test_tools_are_shown_as_the_chat_api_has_them_and_written_as_this_one_does()
 )
 def test_a_request_that_is_none_is_refused(body):
     with pytest.raises(UnreadableError):
-        API.read({"model": "m", **body})
+        API.read_request({"model": "m", **body})
 
 
 def test_an_answer_is_its_text_its_calls_and_its_usage():
@@ -545,8 +546,12 @@ def test_two_calls_with_one_id_are_told_apart():
 
 
 def test_an_answer_that_no_model_gave_says_what_it_answers():
-    request = API.read({"model": "m", "input": "Hi", "tools": [FUNCTION], "metadata": {"a": "b"}})
-    given = API.answer(AssistantMessage("Hello", [ToolCall("call_1", "transfer", {})]), request)
+    request = API.read_request(
+        {"model": "m", "input": "Hi", "tools": [FUNCTION], "metadata": {"a": "b"}}
+    )
+    given = API.build_answer(
+        AssistantMessage("Hello", [ToolCall("call_1", "transfer", {})]), request
+    )
     assert given["tools"] == [FUNCTION]
     assert (given["model"], given["metadata"], given["status"]) == ("m", {"a": "b"}, "completed")
     read = API.read_answer(given)
@@ -554,10 +559,10 @@ def test_an_answer_that_no_model_gave_says_what_it_answers():
 
 
 def test_an_answer_that_no_model_gave_may_be_cut_short():
-    given = API.answer(AssistantMessage("Hel", stop_reason="length"), ModelRequest(model="m"))
+    given = API.build_answer(AssistantMessage("Hel", stop_reason="length"), ModelRequest(model="m"))
     assert given["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
 def test_errors_are_those_of_openai():
-    error = API.error(Refusal(403, "Not today", "not_today"))["error"]
+    error = API.write_error(Refusal(403, "Not today", "not_today"))["error"]
     assert (error["message"], error["code"]) == ("Not today", "not_today")

@@ -12,8 +12,8 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from checkrail.engine.values import AssistantMessage, ToolCall
-from checkrail.gateway.formats.base import Refusal
-from checkrail.gateway.formats.responses import Responses
+from checkrail.llm.responses.api import Responses
+from checkrail.llm.wire_format import Refusal
 
 from ..provider import Provider, Raw  # noqa: TID252 - the provider of other tests
 from .responses_wire import (
@@ -28,7 +28,7 @@ from .responses_wire import (
 )
 
 API = Responses()
-ASKED = API.read(
+ASKED = API.read_request(
     {
         "model": "m",
         "input": "Hi",
@@ -77,7 +77,7 @@ def body(written: dict[str, Any]) -> bytes:
 
 
 def test_an_answer_that_no_model_gave_is_read(served):
-    written = API.answer(GIVEN, ASKED)
+    written = API.build_answer(GIVEN, ASKED)
     Response.model_validate(written)
     response = asked(served(body(written)))
     assert response.output_text == "Hello"
@@ -87,7 +87,7 @@ def test_an_answer_that_no_model_gave_is_read(served):
 
 
 def test_a_stream_that_no_model_gave_is_read(served):
-    data = b"".join(API.stream(GIVEN, ASKED))
+    data = b"".join(API.build_stream(GIVEN, ASKED))
     for piece in pieces_of(data):
         EVENT.validate_json(piece.data)
     found = events_of(served(data))
@@ -102,7 +102,7 @@ def test_a_stream_that_no_model_gave_is_read(served):
 
 
 async def test_a_stream_is_read_by_the_async_client():
-    data = b"".join(API.stream(GIVEN, ASKED))
+    data = b"".join(API.build_stream(GIVEN, ASKED))
     with Provider(Raw([data], 200, STREAM)) as provider:
         url = f"{provider.url}/v1"
         async with (
@@ -130,18 +130,18 @@ def test_a_changed_answer_is_read(served):
 
 
 def test_a_stream_whose_call_was_blocked_is_read(served):
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     sent = b""
     kept_back = False
     for piece in pieces_of(stream(thought_item("Hm"), text_item(), call_item(), custom_item())):
-        kept_back = reading.take(piece) in ("tool", "end") or kept_back
+        kept_back = reading.read_piece(piece) in ("tool", "end") or kept_back
         if not kept_back:
-            reading.passed()
+            reading.mark_sent()
             sent += piece.raw
     before = reading.message
     content = [*before.content, {"type": "text", "text": "No."}]
     after = replace(before, content=content, tool_calls=before.tool_calls[1:])
-    data = sent + API.keep_alive * 2 + b"".join(reading.rest(after))
+    data = sent + API.keep_alive * 2 + b"".join(reading.write_rest(after))
     for piece in pieces_of(data):
         if piece.data:
             EVENT.validate_json(piece.data)
@@ -158,10 +158,10 @@ def test_a_stream_whose_call_was_blocked_is_read(served):
 
 
 def test_a_changed_text_is_read_in_every_way_that_the_sdk_has(served):
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     for piece in pieces_of(stream(text_item("The key is sk-1"))):
-        reading.take(piece)
-    data = b"".join(reading.rest(replace(reading.message, content="The key is ***")))
+        reading.read_piece(piece)
+    data = b"".join(reading.write_rest(replace(reading.message, content="The key is ***")))
     found = events_of(served(data))
     assert (
         "".join(one.delta for one in found if one.type.endswith("text.delta")) == "The key is ***"
@@ -170,7 +170,7 @@ def test_a_changed_text_is_read_in_every_way_that_the_sdk_has(served):
 
 
 def test_a_refusal_before_the_answer_is_an_error_of_its_status(served):
-    client = served(body(API.error(Refusal(403, "Not today", "not_today"))), 403)
+    client = served(body(API.write_error(Refusal(403, "Not today", "not_today"))), 403)
     with pytest.raises(openai.PermissionDeniedError, match="Not today") as caught:
         asked(client)
     assert caught.value.code == "not_today"

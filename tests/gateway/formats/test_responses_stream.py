@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkrail.engine.values import AssistantMessage, ModelRequest
-from checkrail.gateway.formats.base import Refusal, UnreadableError
-from checkrail.gateway.formats.responses import Responses
-from checkrail.gateway.sse import Splitter, event
+from checkrail.llm.responses.api import Responses
+from checkrail.llm.sse import EventSplitter, write_event
+from checkrail.llm.wire_format import Refusal, UnreadableError
 
 from .responses_wire import (
     SEARCH,
@@ -56,9 +56,9 @@ sizes = st.integers(1, 9)
 
 
 def reading_of(data):
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     for piece in pieces_of(data):
-        reading.take(piece)
+        reading.read_piece(piece)
     return reading
 
 
@@ -66,11 +66,11 @@ def taken(pieces, reading):
     """Have pieces read and passed on as long as none is about a tool; give what was passed."""
     sent = b""
     for place, piece in enumerate(pieces):
-        if reading.take(piece) in ("tool", "end"):
+        if reading.read_piece(piece) in ("tool", "end"):
             for other in pieces[place + 1 :]:
-                reading.take(other)
+                reading.read_piece(other)
             break
-        reading.passed()
+        reading.mark_sent()
         sent += piece.raw
     return sent
 
@@ -100,11 +100,11 @@ def said(message):
 def test_an_answer_is_read_whatever_the_fragments_and_the_chunks(items, size, data):
     sent = stream(*items, size=size)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=8)))
-    splitter, reading = Splitter(), API.reading(ASKED)
+    splitter, reading = EventSplitter(), API.open_stream(ASKED)
     for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True):
         for piece in splitter.feed(sent[start:end]):
-            reading.take(piece)
-    assert reading.ended
+            reading.read_piece(piece)
+    assert reading.has_ended
     assert reading.message == API.read_answer(answer(*items))
 
 
@@ -112,19 +112,19 @@ def test_an_answer_is_read_whatever_the_fragments_and_the_chunks(items, size, da
 def test_an_answer_that_nobody_changed_ends_byte_for_byte_as_it_came(items, size, data):
     pieces = pieces_of(stream(*items, size=size))
     passed = data.draw(st.integers(0, len(pieces)))
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     for piece in pieces[:passed]:
-        reading.take(piece)
-    reading.passed()
+        reading.read_piece(piece)
+    reading.mark_sent()
     for piece in pieces[passed:]:
-        reading.take(piece)
-    rest = [*reading.rest(reading.message)]
+        reading.read_piece(piece)
+    rest = [*reading.write_rest(reading.message)]
     assert rest == [piece.raw for piece in pieces[passed:]]
 
 
 @given(items=answers, size=sizes, kept=st.integers(0, 2), noted=st.booleans())
 def test_blocked_calls_are_never_seen_and_the_rest_is(items, size, kept, noted):
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     sent = taken(pieces_of(stream(*items, size=size)), reading)
     before = reading.message
     content = before.content
@@ -133,7 +133,7 @@ def test_blocked_calls_are_never_seen_and_the_rest_is(items, size, kept, noted):
     elif noted:
         content = [*content, {"type": "text", "text": "No."}]
     after = replace(before, content=content, tool_calls=before.tool_calls[:kept])
-    whole = sent + b"".join(reading.rest(after))
+    whole = sent + b"".join(reading.write_rest(after))
     check_told(whole, after)
     for call in before.tool_calls[kept:]:
         assert f'"call_id":"{call.id}"' not in whole.decode().replace('": ', '":')
@@ -142,14 +142,14 @@ def test_blocked_calls_are_never_seen_and_the_rest_is(items, size, kept, noted):
 @given(items=answers, size=sizes, text=texts)
 def test_a_held_answer_can_become_any_other(items, size, text):
     pieces = pieces_of(stream(*items, size=size))
-    reading = API.reading(ASKED)
-    kinds = [reading.take(piece) for piece in pieces[:2]]
+    reading = API.open_stream(ASKED)
+    kinds = [reading.read_piece(piece) for piece in pieces[:2]]
     assert kinds == ["quiet", "quiet"]
-    reading.passed()
+    reading.mark_sent()
     for piece in pieces[2:]:
-        assert reading.take(piece) != "quiet"
+        assert reading.read_piece(piece) != "quiet"
     after = replace(reading.message, content=text, tool_calls=[])
-    whole = b"".join(piece.raw for piece in pieces[:2]) + b"".join(reading.rest(after))
+    whole = b"".join(piece.raw for piece in pieces[:2]) + b"".join(reading.write_rest(after))
     check_told(whole, after)
 
 
@@ -158,54 +158,54 @@ def test_a_text_goes_on_from_where_it_was(text, size, other, data):
     pieces = pieces_of(stream(text_item(text), call_item(), size=size))
     first = next(place for place, piece in enumerate(pieces) if b"call_1" in piece.raw)
     passed = data.draw(st.integers(0, first))
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     for place, piece in enumerate(pieces):
-        reading.take(piece)
+        reading.read_piece(piece)
         if place < passed:
-            reading.passed()
+            reading.mark_sent()
     sent = b"".join(piece.raw for piece in pieces[:passed])
     shown = "".join(one["delta"] for one in told(sent) if one["type"].endswith("text.delta"))
     after = replace(reading.message, content=shown + other)
-    check_told(sent + b"".join(reading.rest(after)), after)
+    check_told(sent + b"".join(reading.write_rest(after)), after)
 
 
 @given(items=answers, text=st.text(max_size=9))
 def test_an_answer_that_no_model_gave_is_a_stream_of_the_api(items, text):
     message = API.read_answer(answer(*items))
     made = replace(message, content=text) if text else message
-    check_told(b"".join(API.stream(made, ASKED)), made)
+    check_told(b"".join(API.build_stream(made, ASKED)), made)
 
 
 def test_pieces_say_what_they_are_about():
     sent = stream(thought_item("Hm"), SEARCH, text_item("Hi"), call_item(), custom_item(), size=99)
-    reading = API.reading(ASKED)
-    kinds = [reading.take(piece) for piece in pieces_of(b": hello\n\n" + sent)]
+    reading = API.open_stream(ASKED)
+    kinds = [reading.read_piece(piece) for piece in pieces_of(b": hello\n\n" + sent)]
     runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
     assert runs == ["quiet", "text", "tool", "end"]
 
 
 def test_what_means_nothing_is_quiet():
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     for data in (b": ping\n\n", b'data: {"type":"keepalive","sequence_number":3}\n\n'):
-        assert reading.take(pieces_of(data)[0]) == "quiet"
+        assert reading.read_piece(pieces_of(data)[0]) == "quiet"
 
 
 def test_a_stream_may_end_as_those_of_other_apis_do():
     sent = stream(text_item(), call_item()) + b"data: [DONE]\n\n"
     reading = reading_of(sent)
     after = replace(reading.message, tool_calls=[])
-    assert [*reading.rest(after)][-1] == b"data: [DONE]\n\n"
+    assert [*reading.write_rest(after)][-1] == b"data: [DONE]\n\n"
 
 
 def test_a_call_that_only_the_end_tells_of_is_seen():
     events = stream_events(answer(text_item()))
     last = json.loads(pieces_of(events[-1])[0].data)
     last["response"]["output"].append(call_item())
-    sent = b"".join(events[:-1]) + event(json.dumps(last).encode(), last["type"])
+    sent = b"".join(events[:-1]) + write_event(json.dumps(last).encode(), last["type"])
     reading = reading_of(sent)
     assert [call.name for call in reading.message.tool_calls] == ["transfer"]
     after = replace(reading.message, tool_calls=[])
-    assert b"transfer" not in b"".join(reading.rest(after))
+    assert b"transfer" not in b"".join(reading.write_rest(after))
 
 
 def test_items_at_the_same_place_are_all_seen():
@@ -221,13 +221,13 @@ def test_items_may_overlap_and_events_may_lack_their_numbers():
     ends = [one for one in unnumbered if one["type"].endswith(".done") and "msg_1" in str(one)]
     others = [one for one in unnumbered if one not in ends]
     overlapping = [*others[:-1], *ends, others[-1]]
-    sent = b"".join(event(json.dumps(one).encode(), one["type"]) for one in overlapping)
-    reading = API.reading(ASKED)
+    sent = b"".join(write_event(json.dumps(one).encode(), one["type"]) for one in overlapping)
+    reading = API.open_stream(ASKED)
     passed = taken(pieces_of(sent), reading)
     assert b"Hell" in passed
     assert b"msg_1" not in b"".join(one for one in passed.splitlines() if b".done" in one)
     after = replace(reading.message, content="Hello. No.", tool_calls=[])
-    rest = b"".join(reading.rest(after))
+    rest = b"".join(reading.write_rest(after))
     assert said(reading_of(passed + rest).message) == said(after)
     assert b"call_1" not in passed + rest
 
@@ -237,7 +237,7 @@ def test_fragments_without_an_end_of_their_own_are_enough():
     fragments = [one for one in events if b".done" not in one.splitlines()[0]]
     last = json.loads(pieces_of(fragments[-1])[0].data)
     last["response"]["output"] = []
-    sent = b"".join(fragments[:-1]) + event(json.dumps(last).encode(), last["type"])
+    sent = b"".join(fragments[:-1]) + write_event(json.dumps(last).encode(), last["type"])
     assert reading_of(sent).message == API.read_answer(answer(text_item(), call_item()))
 
 
@@ -283,7 +283,7 @@ def test_garbage_is_told(data):
 
 def test_a_stream_that_breaks_off_is_no_answer():
     reading = reading_of(b"".join(stream_events(answer(text_item()))[:-1]))
-    assert not reading.ended
+    assert not reading.has_ended
     assert (reading.partial.content, reading.partial.stop_reason) == ("Hello", None)
     with pytest.raises(UnreadableError, match="ended before the answer did"):
         _ = reading.message
@@ -292,7 +292,7 @@ def test_a_stream_that_breaks_off_is_no_answer():
 def test_nothing_may_follow_the_end():
     reading = reading_of(stream(text_item()))
     with pytest.raises(UnreadableError, match="after its end"):
-        reading.take(pieces_of(stream_events(answer(call_item()))[2])[0])
+        reading.read_piece(pieces_of(stream_events(answer(call_item()))[2])[0])
 
 
 def test_errors_of_the_upstream_are_told_apart():
@@ -301,17 +301,17 @@ def test_errors_of_the_upstream_are_told_apart():
     inside = b'event: error\ndata: {"type": "error", "message": "The server is tired"}\n\n'
     nested = b'data: {"type": "error", "error": {"message": "The server is tired"}}\n\n'
     for sent in (failed, inside, nested):
-        reading = API.reading(ASKED)
-        kinds = [reading.take(piece) for piece in pieces_of(sent)]
+        reading = API.open_stream(ASKED)
+        kinds = [reading.read_piece(piece) for piece in pieces_of(sent)]
         assert kinds[-1] == "error"
         with pytest.raises(UnreadableError, match="The server is tired"):
             _ = reading.message
 
 
 def test_an_answer_that_failed_after_it_said_something_is_not_passed_on_unseen():
-    reading = API.reading(ASKED)
+    reading = API.open_stream(ASKED)
     sent = stream(text_item("The key is"), status="failed", error={"message": "Tired"})
-    kinds = [reading.take(piece) for piece in pieces_of(sent)]
+    kinds = [reading.read_piece(piece) for piece in pieces_of(sent)]
     assert kinds[-1] == "end"
 
 
@@ -332,7 +332,7 @@ def test_changed_logprobs_and_arguments_do_not_stay_in_the_stream():
     before = reading.message
     calls = [replace(before.tool_calls[0], args={"key": "***"})]
     after = replace(before, content="The key is ***", tool_calls=calls)
-    rest = b"".join(reading.rest(after))
+    rest = b"".join(reading.write_rest(after))
     assert b"sk-1" not in rest
     check_told(rest, after)
 
@@ -344,4 +344,4 @@ def test_an_error_within_a_stream_is_an_event_of_the_api():
 
 
 def test_an_answer_of_nothing_is_one():
-    check_told(b"".join(API.stream(AssistantMessage(), ASKED)), AssistantMessage())
+    check_told(b"".join(API.build_stream(AssistantMessage(), ASKED)), AssistantMessage())

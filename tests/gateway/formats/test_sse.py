@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkrail.gateway.sse import Piece, Splitter, event
+from checkrail.llm.sse import EventSplitter, Piece, write_event
 
 
 def fed(data: bytes, *cuts: int) -> tuple[list[Piece], bytes]:
-    splitter = Splitter()
+    splitter = EventSplitter()
     pieces: list[Piece] = []
     for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
         pieces += splitter.feed(data[start:end])
@@ -53,8 +53,8 @@ def test_what_is_not_ended_is_left():
 
 
 def test_an_event_is_written_as_it_is_read():
-    assert event(b"{}", "done") == b"event: done\ndata: {}\n\n"
-    assert told(fed(event(b"a\nb\r\nc\rd"))[0]) == [(None, b"a\nb\nc\nd")]
+    assert write_event(b"{}", "done") == b"event: done\ndata: {}\n\n"
+    assert told(fed(write_event(b"a\nb\r\nc\rd"))[0]) == [(None, b"a\nb\nc\nd")]
 
 
 LINES = st.sampled_from(

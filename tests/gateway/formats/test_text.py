@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from checkrail.gateway.formats.chat import Chat
-from checkrail.gateway.formats.messages import Messages
-from checkrail.gateway.formats.responses import Responses
+from checkrail.llm.chat.api import Chat
+from checkrail.llm.messages.api import Messages
+from checkrail.llm.responses.api import Responses
 
 WORD = "needle"
 ARGUMENTS = json.dumps({"command": ["git", WORD]})
@@ -102,7 +102,7 @@ def bodies(cases):
 
 @pytest.mark.parametrize(("form", "body"), bodies(REQUESTS))
 def test_all_text_of_a_request(form, body):
-    assert WORD in form.read(body).text
+    assert WORD in form.read_request(body).text
 
 
 def choice(**message):

@@ -5,9 +5,9 @@ import pytest
 from checkrail import HookRegistry
 from checkrail.config import AgentConfig
 from checkrail.engine.values import User
+from checkrail.runs.execute.job import Job
+from checkrail.runs.execute.live_run import EventLimitError
 from checkrail.runs.jsons import dumps, jsonable
-from checkrail.runs.live import EventLimitError
-from checkrail.runs.work import Work
 from checkrail.store.events import RunEvent
 
 
@@ -46,7 +46,7 @@ def make_work():
         ids = {"run_id": "r-1", "thread_id": "t-1", "session_id": "s-1", "attempt": 2}
         ids |= {name: more.pop(name) for name in ids.keys() & more.keys()}
         user = User("ann")
-        work = Work(
+        work = Job(
             **ids,
             agent=AgentConfig("helper", "checkrail.yaml", **(agent or {})),
             parameters=parameters,

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from checkrail.runs.bodies import run_command
-from checkrail.runs.bodies.command import STDERR_LIMIT, STDOUT_LIMIT, TOLD_LIMIT
-from checkrail.runs.live import EventLimitError
+from checkrail.runs.execute.live_run import EventLimitError
+from checkrail.runs.executors import run_command
+from checkrail.runs.executors.command import STDERR_LIMIT, STDOUT_LIMIT, TOLD_LIMIT
 
 ECHO = "import json, sys; print(json.dumps(sys.argv[1:]))"
 

@@ -8,7 +8,7 @@ import pytest
 from checkrail import Agent, Block, Fail, HookRegistry, Replace, Retry, ToolCall, tool
 from checkrail.agent.blueprint import AgentBuilder
 from checkrail.config import load_text
-from checkrail.runs.bodies import run_loop
+from checkrail.runs.executors import run_loop
 from checkrail.testing import ScriptedModel
 
 POINTS = (
@@ -227,6 +227,32 @@ async def test_a_hook_that_ends_the_run_is_named(make_work, fn, point, options, 
     assert (done.blocked_by, done.output) == ("it", None)
     assert told.of("values") == []
     assert "sk-1" not in str(done)
+
+
+@pytest.mark.parametrize("decision", [Block, Fail])
+async def test_the_hook_that_decided_is_named_whatever_others_say(make_work, decision):
+    def hook(name, outcome):
+        return (lambda e: outcome, "before_llm_call", {"name": name, "lane": "gate"})
+
+    scope = hooked(
+        hook("it", decision("hook 'other' says no")),
+        hook("same", decision("hook 'other' says no")),
+        hook("other", Block("not I")),
+    )
+    work, _ = make_work({"prompt": "pay"}, scope=scope)
+    done = await run_loop(work, agent_of("done"))
+    assert (done.error, done.blocked_by) == ("hook 'other' says no", "it")
+
+
+async def test_a_hook_that_refuses_after_many_calls_of_hooks_is_named(make_work):
+    observers = [
+        (lambda e: None, "query_end", {"name": f"o{number}", "lane": "observe"})
+        for number in range(70)
+    ]
+    gate = (lambda e: Block("no"), "before_llm_call", {"name": "it", "lane": "gate"})
+    work, _ = make_work({"prompt": "pay"}, scope=hooked(gate, *observers))
+    done = await run_loop(work, agent_of("done"))
+    assert (done.error, done.blocked_by) == ("no", "it")
 
 
 async def test_a_hook_that_fails_beneath_ends_the_run_and_is_named(make_work):

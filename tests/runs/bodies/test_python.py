@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from checkrail.runs.bodies import AgentContext, run_callable
-from checkrail.runs.live import EventLimitError
+from checkrail.runs.execute.live_run import EventLimitError
+from checkrail.runs.executors import AgentContext, run_callable
 
 GIVEN = {"a": 1, "b": [2]}
 

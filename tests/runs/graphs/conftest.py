@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from checkrail.runs.graphs.execution import GraphRequest, execute
+from checkrail.runs.graphs.execution import GraphRequest, execute_graph
 from checkrail.runs.jsons import jsonable
 
 
@@ -41,7 +41,7 @@ def run(thread_id):
             modes=frozenset(modes),
             **options,
         )
-        ran.outcome = await execute(graph, request, ran.emit)
+        ran.outcome = await execute_graph(graph, request, ran.emit)
         return ran
 
     return run

@@ -5,7 +5,7 @@ from typing import Any, TypedDict
 from langgraph.graph import MessagesState, StateGraph
 from langgraph_sdk.schema import GraphSchema
 
-from checkrail.runs.graphs.describe import drawing, schemas, subgraphs
+from checkrail.runs.graphs.describe import graph_drawing, schemas, subgraphs
 
 from .support_graphs import State, chain, greet, part
 
@@ -49,11 +49,11 @@ def nodes(drawn: dict[str, Any]) -> set[str]:
 
 async def test_a_drawing_shows_subgraphs_down_to_a_depth():
     graph = chain(greet, ("outer", chain(("inner", chain(part)))))
-    plain = await drawing(graph)
+    plain = await graph_drawing(graph)
     assert nodes(plain) == {"__start__", "greet", "outer", "__end__"}
     assert {"source": "greet", "target": "outer"} in plain["edges"]
-    assert nodes(await drawing(graph, xray=1)) == nodes(plain) - {"outer"} | {"outer:inner"}
-    assert "outer:inner:part" in nodes(await drawing(graph, xray=True))
+    assert nodes(await graph_drawing(graph, xray=1)) == nodes(plain) - {"outer"} | {"outer:inner"}
+    assert "outer:inner:part" in nodes(await graph_drawing(graph, xray=True))
 
 
 async def test_subgraphs_are_told_by_namespace():

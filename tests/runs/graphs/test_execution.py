@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from typing import TypedDict
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
@@ -10,12 +11,12 @@ from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphRecursionError
 from langgraph.func import entrypoint
-from langgraph.graph import MessagesState
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import interrupt
 
 from checkrail.engine.values import User
-from checkrail.runs.graphs.execution import GraphOutcome, GraphRequest, execute
+from checkrail.runs.graphs.execution import GraphOutcome, GraphRequest, execute_graph
 
 from .support_graphs import ask, at, chain, greet, part
 
@@ -35,6 +36,60 @@ async def test_a_run_comes_to_its_last_values(saver, run):
 async def test_a_run_without_a_checkpointer_comes_to_its_values_too(run):
     ran = await run(chain(greet), {"said": ["me"]}, durability="sync")
     assert ran.outcome.values == {"said": ["me", "hello"], "count": 1}
+
+
+@pytest.fixture
+def billing():
+    """Make a graph that returns a part of its state."""
+
+    class Order(TypedDict, total=False):
+        pieces: int
+        price: int
+        total: int
+
+    class Bill(TypedDict, total=False):
+        total: int
+
+    async def set_price(state):
+        return {"price": 5}
+
+    async def add_up(state):
+        return {"total": state["pieces"] * state["price"]}
+
+    def make(**compiled):
+        builder = StateGraph(Order, output_schema=Bill).add_sequence([set_price, add_up])
+        return builder.add_edge(START, "set_price").compile(**compiled)
+
+    return make
+
+
+async def test_a_run_streams_what_its_graph_returns_and_comes_to_all_its_values(
+    billing, saver, run
+):
+    ran = await run(billing(checkpointer=saver), {"pieces": 2}, modes=["values", "updates"])
+    assert ran.events == [
+        ("updates", (), {"set_price": None}),
+        ("updates", (), {"add_up": {"total": 10}}),
+        ("values", (), {"total": 10}),
+    ]
+    assert ran.outcome.values == {"pieces": 2, "price": 5, "total": 10}
+    assert ran.outcome.output == {"total": 10}
+
+
+async def test_a_run_that_waits_returns_what_its_graph_returns(billing, saver, run):
+    graph = billing(checkpointer=saver)
+    left = (await run(graph, {"pieces": 2}, interrupt_after=["set_price"])).outcome
+    assert (left.is_interrupted, left.values, left.output) == (True, {"pieces": 2, "price": 5}, {})
+
+
+async def test_the_whole_state_is_streamed_on_request(billing, saver, run):
+    ran = await run(billing(checkpointer=saver), {"pieces": 2}, whole_state=True)
+    assert ran.of("values")[-1] == {"pieces": 2, "price": 5, "total": 10}
+    assert ran.outcome.output == {"total": 10}
+
+
+async def test_a_graph_without_a_checkpointer_returns_a_part_of_its_state_too(billing, run):
+    assert (await run(billing(), {"pieces": 2})).outcome.output == {"total": 10}
 
 
 async def test_what_nobody_asked_for_is_not_told_and_the_values_are_known_anyway(saver, run):
@@ -114,7 +169,7 @@ async def test_a_run_that_asks_comes_to_its_question_and_its_next_node(saver, ru
     ran = await run(graph, {"said": ["me"]}, modes=["values", "updates"])
     (asked,) = ran.outcome.interrupts
     assert asked == {"value": "first?", "id": asked["id"], "response_schema": None}
-    assert ran.outcome.interrupted
+    assert ran.outcome.is_interrupted
     assert ran.outcome.next == ["ask"]
     assert ran.outcome.values == {"said": ["me", "hello"], "count": 1}
     (task,) = (await graph.aget_state(at(thread_id))).tasks
@@ -145,7 +200,7 @@ async def test_an_answer_to_nobody_s_question_is_refused_if_resuming_is_strict(s
 async def test_a_breakpoint_is_a_wait_without_a_question(saver, run):
     graph = chain(greet, part, checkpointer=saver)
     before = await run(graph, {"said": []}, interrupt_before=["part"])
-    assert before.outcome.interrupted
+    assert before.outcome.is_interrupted
     assert (before.outcome.next, before.outcome.interrupts) == (["part"], [])
     rest = await run(graph)
     assert rest.outcome == GraphOutcome({"said": ["hello", "bye"], "count": 1})
@@ -157,7 +212,7 @@ async def test_a_breakpoint_inside_a_subgraph_is_seen_from_outside(saver, run):
     child = chain(greet, part, interrupt_before=["part"])
     ran = await run(chain(("child", child), checkpointer=saver), {"said": []})
     assert ran.outcome.next == ["child"]
-    assert ran.outcome.interrupted
+    assert ran.outcome.is_interrupted
 
 
 async def test_a_command_updates_the_state_and_goes_to_nodes(saver, run):
@@ -184,7 +239,7 @@ async def test_a_thread_that_is_done_tells_its_values_when_nothing_is_asked(save
     first = await run(graph, {"said": ["me"]})
     again = await run(graph)
     assert again.outcome.values == first.outcome.values
-    assert not again.outcome.interrupted
+    assert not again.outcome.is_interrupted
 
 
 async def test_nodes_find_the_server_s_ids_and_user_in_their_config(saver, run, thread_id):
@@ -251,7 +306,7 @@ async def test_a_failed_run_ends_the_lives_of_its_subgraphs(saver, thread_id):
     )
     graph = chain(("child", chain(fail)), checkpointer=saver)
     with pytest.raises(ValueError, match="no"):
-        await execute(graph, request, lambda *event: told.append(event[2]))
+        await execute_graph(graph, request, lambda *event: told.append(event[2]))
     assert [event["event"] for event in told] == ["started", "failed"]
     assert "no" in told[-1]["error"]
 
@@ -287,7 +342,7 @@ async def test_a_listener_that_refuses_an_event_ends_the_run(saver, thread_id):
 
     request = GraphRequest(thread_id=thread_id, run_id="r", input={"said": []})
     with pytest.raises(OverflowError):
-        await execute(chain(greet, part, checkpointer=saver), request, emit)
+        await execute_graph(chain(greet, part, checkpointer=saver), request, emit)
 
 
 async def test_a_run_that_crashed_goes_on_from_its_own_checkpoint(saver, run):

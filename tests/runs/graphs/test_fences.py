@@ -15,7 +15,7 @@ from checkrail.runs.graphs.checkpoints import (
     open_checkpointer,
     open_own_checkpointer,
 )
-from checkrail.runs.graphs.fences import HELD, RunFence, StaleRunError, ThreadFence, fenced
+from checkrail.runs.graphs.fences import HELD, RunFence, StaleRunError, ThreadFence, hold_fence
 
 from .support_graphs import at, chain, greet
 
@@ -56,7 +56,7 @@ class Hands:
         self.stopped = True
 
     def fence(self):
-        return fenced(RunFence("run", 1, "me", lambda: self.over, self._held, self._stop))
+        return hold_fence(RunFence("run", 1, "me", lambda: self.over, self._held, self._stop))
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ async def test_who_has_the_run_writes(saver, hands):
     with hands.fence():
         config = await put(saver)
         await saver.aput_writes(config, [("said", ["more"])], "task")
-        await thread_rows.hold(saver, "t", "run")
+        await thread_rows.hold_head(saver, "t", "run")
     found = await saver.aget_tuple(config)
     assert found.checkpoint["channel_values"]["said"] == ["hello"]
     assert found.pending_writes == [("task", "said", ["more"])]
@@ -104,8 +104,8 @@ WRITES = {
     "delete of threads": lambda saver, config: thread_rows.delete_thread(saver, "t"),
     "delete of a run": lambda saver, config: thread_rows.delete_run(saver, "t", "run"),
     "copy": lambda saver, config: thread_rows.copy_thread(saver, "t", "u"),
-    "hold": lambda saver, config: thread_rows.hold(saver, "t", "run"),
-    "put_back": lambda saver, config: thread_rows.put_back(saver, "t", "run"),
+    "hold": lambda saver, config: thread_rows.hold_head(saver, "t", "run"),
+    "put_back": lambda saver, config: thread_rows.restore_head(saver, "t", "run"),
     "put from a thread": lambda saver, config: asyncio.to_thread(
         saver.put_writes, config, [("said", ["more"])], "task"
     ),
@@ -204,7 +204,7 @@ async def test_a_request_does_not_write_to_a_thread_that_a_run_came_to(on_postgr
 
     graph = chain(greet, state=state_of(join), checkpointer=saver)
     await graph.ainvoke({"said": []}, at("t"))
-    with fenced(ThreadFence("t", 7)):
+    with hold_fence(ThreadFence("t", 7)):
         await graph.aupdate_state(at("t"), {"said": ["early"]})
         before = await ids(saver)
         with pytest.raises(ConflictError, match="a run came to the thread 't'"):
@@ -221,7 +221,7 @@ async def test_where_the_runs_are_elsewhere_each_write_is_asked_about_first(post
         assert 'relation "runs" does not exist' in caplog.text
         with hands.fence():
             config = await put(saver)
-            await thread_rows.hold(saver, "t", "run")
+            await thread_rows.hold_head(saver, "t", "run")
             assert hands.asked == 2
             hands.over = True
             for write in (put(saver, config), thread_rows.delete_thread(saver, "t")):

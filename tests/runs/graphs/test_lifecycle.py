@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkrail.runs.graphs.lifecycle import Lifecycle
+from checkrail.runs.graphs.execution import SubgraphLifecycle
 
 CHILD = ("child:t1",)
 
@@ -14,7 +14,7 @@ def told():
 
 @pytest.fixture
 def lives(told):
-    return Lifecycle(lambda event, ns, data: told.append((ns, data)))
+    return SubgraphLifecycle(lambda event, ns, data: told.append((ns, data)))
 
 
 def start(id, name, **more):
@@ -26,12 +26,12 @@ def result(id, name, **more):
 
 
 def test_a_subgraph_starts_with_its_first_task_and_ends_with_its_own(lives, told):
-    lives.see((), start("t1", "child"))
+    lives.feed((), start("t1", "child"))
     assert told == []
     for task in ("t2", "t3"):
-        lives.see(CHILD, start(task, "inner"))
-    lives.see(CHILD, result("t2", "inner"))
-    lives.see((), result("t1", "child"))
+        lives.feed(CHILD, start(task, "inner"))
+    lives.feed(CHILD, result("t2", "inner"))
+    lives.feed((), result("t1", "child"))
     lives.end()
     assert told == [
         (CHILD, {"event": "started", "graph_name": "child"}),
@@ -47,8 +47,8 @@ def test_a_subgraph_starts_with_its_first_task_and_ends_with_its_own(lives, told
     ],
 )
 def test_a_subgraph_ends_as_its_task_did(lives, told, how, ending):
-    lives.see(CHILD, start("t2", "inner"))
-    lives.see((), result("t1", "child", **how))
+    lives.feed(CHILD, start("t2", "inner"))
+    lives.feed((), result("t1", "child", **how))
     assert told[-1] == (CHILD, ending)
 
 
@@ -61,7 +61,7 @@ def test_a_subgraph_ends_as_its_task_did(lives, told, how, ending):
     ],
 )
 def test_what_is_open_at_the_end_is_closed_once(lives, told, error, ending):
-    lives.see(CHILD, start("t2", "inner"))
+    lives.feed(CHILD, start("t2", "inner"))
     lives.end(error)
     lives.end(error)
     assert told[1:] == [(CHILD, ending)]
@@ -69,8 +69,8 @@ def test_what_is_open_at_the_end_is_closed_once(lives, told, error, ending):
 
 @pytest.mark.parametrize("given", [{"tool_call": {"id": "call-1"}}, [{"id": "call-1"}]])
 def test_an_agent_is_named_and_says_which_tool_call_started_it(lives, told, given):
-    lives.see((), start("t1", "tools", input=given))
-    lives.see(("tools:t1",), start("t2", "model", metadata={"lc_agent_name": "helper"}))
+    lives.feed((), start("t1", "tools", input=given))
+    lives.feed(("tools:t1",), start("t2", "model", metadata={"lc_agent_name": "helper"}))
     cause = {"type": "toolCall", "tool_call_id": "call-1"}
     started = {"event": "started", "graph_name": "helper", "cause": cause}
     assert told == [(("tools:t1",), started)]

@@ -14,13 +14,13 @@ from langgraph_sdk.runtime import ServerRuntime
 
 from checkrail.actions import ActionError
 from checkrail.engine.values import User
-from checkrail.runs.graphs.loading import (
+from checkrail.runs.graphs.loader import (
     GraphError,
     Graphs,
     GraphSource,
     UnknownGraphError,
-    load,
-    prepared,
+    load_graph,
+    prepare_graph,
 )
 
 from .support_graphs import State, chain, greet
@@ -64,7 +64,7 @@ def graphs(saver):
     """Graphs that were found, with the server's parts."""
 
     async def make(**found):
-        ready = {name: await prepared(each, name) for name, each in found.items()}
+        ready = {name: await prepare_graph(each, name) for name, each in found.items()}
         return Graphs(ready, saver, InMemoryStore())
 
     return make
@@ -73,7 +73,7 @@ def graphs(saver):
 @pytest.mark.parametrize("name", ["graph", "builder"])
 async def test_a_graph_of_a_file_runs_on_the_server_s_checkpointer(project, saver, name):
     sources = [GraphSource("agent", f"./agent.py:{name}", project)]
-    graphs = await Graphs.of(sources, saver, InMemoryStore())
+    graphs = await Graphs.load_all(sources, saver, InMemoryStore())
     assert graphs.names == ("agent",)
     async with graphs.open("agent") as graph:
         config = {"configurable": {"thread_id": "1"}}
@@ -188,7 +188,7 @@ async def test_graphs_are_replaced_for_whoever_opens_them_next(graphs):
         await graphs(agent=chain(greet), more=chain(greet)),
     )
     async with found.open("agent") as before:
-        found.replace(other)
+        found.update_from(other)
         async with found.open("agent") as after:
             assert before is not after
     assert "more" in found
@@ -203,13 +203,13 @@ async def test_an_unknown_graph_is_refused_with_those_that_there_are(graphs):
 
 async def test_what_is_no_graph_is_refused_when_it_is_loaded(project):
     with pytest.raises(GraphError, match="it is int, neither a graph nor a factory"):
-        await load(GraphSource("agent", "./agent.py:number", project))
+        await load_graph(GraphSource("agent", "./agent.py:number", project))
     with pytest.raises(GraphError, match="its factory returned int"):
-        await prepared(lambda: 7, "agent")
+        await prepare_graph(lambda: 7, "agent")
     with pytest.raises(GraphError, match="takes 'model'"):
-        await prepared(_takes_too_much, "agent")
+        await prepare_graph(_takes_too_much, "agent")
     with pytest.raises(ActionError, match="has no 'graf'"):
-        await load(GraphSource("agent", "./agent.py:graf", project))
+        await load_graph(GraphSource("agent", "./agent.py:graf", project))
 
 
 async def test_what_a_factory_made_is_looked_at_each_time(graphs):

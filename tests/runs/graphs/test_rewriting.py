@@ -8,8 +8,8 @@ from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 
-from checkrail.runs.graphs.rewriting import stopped_with, write_back
-from checkrail.runs.graphs.state import get_state, history
+from checkrail.runs.graphs.rewrite import end_with_update, rewrite_values
+from checkrail.runs.graphs.state import load_history, load_state
 from checkrail.runs.graphs.thread_rows import delete_run
 
 from .support_graphs import State, ask, at, chain, greet, part
@@ -33,11 +33,11 @@ async def reply(state):
 async def test_a_changed_result_is_the_thread_s_last_state(saver, run, thread_id):
     graph = chain(greet, part, checkpointer=saver)
     await run(graph, {"said": ["me"]})
-    await write_back(graph, thread_id, {"said": ["only this"], "count": 7})
-    state = await get_state(graph, thread_id)
+    await rewrite_values(graph, thread_id, {"said": ["only this"], "count": 7})
+    state = await load_state(graph, thread_id)
     assert state["values"] == {"said": ["only this"], "count": 7}
     assert (state["next"], state["tasks"]) == ([], [])
-    assert len(await history(graph, thread_id)) == 5
+    assert len(await load_history(graph, thread_id)) == 5
     after = await run(graph, {"said": ["more"]})
     assert after.outcome.values == {"said": ["only this", "more", "hello", "bye"], "count": 8}
 
@@ -49,43 +49,43 @@ async def test_what_was_not_changed_stays_what_it_was(saver, run, thread_id):
     values = ran.outcome.values
     values["messages"][1]["content"] = "your card is ****"
     values["to"]["street"] = "Low St"
-    await write_back(graph, thread_id, values)
+    await rewrite_values(graph, thread_id, values)
     kept = (await graph.aget_state(at(thread_id))).values
     assert [type(message) for message in kept["messages"]] == [HumanMessage, AIMessage]
     assert kept["messages"][1] == AIMessage("your card is ****", id="reply")
     assert kept["to"] == Address(street="Low St")
-    assert (await get_state(graph, thread_id))["values"] == values
+    assert (await load_state(graph, thread_id))["values"] == values
 
 
 async def test_a_result_that_was_written_back_is_taken_back_with_its_run(saver, run, thread_id):
     graph = chain(greet, checkpointer=saver)
     await run(graph, {"said": ["me"]})
-    before = await get_state(graph, thread_id)
+    before = await load_state(graph, thread_id)
     ran = await run(graph, {"said": ["again"]})
-    await write_back(graph, thread_id, {"said": [], "count": 0})
+    await rewrite_values(graph, thread_id, {"said": [], "count": 0})
     await delete_run(saver, thread_id, ran.run_id)
-    assert await get_state(graph, thread_id) == before
+    assert await load_state(graph, thread_id) == before
 
 
 async def test_a_stopped_run_leaves_its_message_and_nothing_to_do(saver, run, thread_id):
     graph = chain(reply, ask, state=Letter, checkpointer=saver)
     await run(graph, {"messages": [{"role": "user", "content": "hi"}]})
-    assert (await get_state(graph, thread_id))["next"] == ["ask"]
-    values = await stopped_with(graph, thread_id, {"messages": [AIMessage("enough", id="end")]})
-    state = await get_state(graph, thread_id)
+    assert (await load_state(graph, thread_id))["next"] == ["ask"]
+    values = await end_with_update(graph, thread_id, {"messages": [AIMessage("enough", id="end")]})
+    state = await load_state(graph, thread_id)
     assert (state["next"], state["interrupts"]) == ([], [])
     assert [message["content"] for message in values["messages"]][-1] == "enough"
     assert state["values"] == values
     again = await run(graph)
-    assert not again.outcome.interrupted
+    assert not again.outcome.is_interrupted
 
 
 async def test_a_run_stopped_before_it_wrote_anything_has_the_update_only(saver, thread_id):
     graph = chain(greet, checkpointer=saver)
-    assert await stopped_with(graph, thread_id, {"said": ["stop"]}) == {"said": ["stop"]}
-    assert await stopped_with(graph, thread_id, None) == {}
-    await write_back(graph, thread_id, {"said": ["x"]})
-    assert (await get_state(graph, thread_id))["values"] == {}
+    assert await end_with_update(graph, thread_id, {"said": ["stop"]}) == {"said": ["stop"]}
+    assert await end_with_update(graph, thread_id, None) == {}
+    await rewrite_values(graph, thread_id, {"said": ["x"]})
+    assert (await load_state(graph, thread_id))["values"] == {}
 
 
 class Deltas(TypedDict):
@@ -95,9 +95,9 @@ class Deltas(TypedDict):
 async def test_a_state_that_is_kept_as_changes_is_written_whole(saver, run, thread_id):
     graph = chain(part, state=Deltas, checkpointer=saver)
     await run(graph, {"said": ["me"]})
-    await write_back(graph, thread_id, {"said": ["only this"]})
-    assert (await get_state(graph, thread_id))["values"] == {"said": ["only this"]}
-    assert await stopped_with(graph, thread_id, {"said": ["stop"]}) == {
+    await rewrite_values(graph, thread_id, {"said": ["only this"]})
+    assert (await load_state(graph, thread_id))["values"] == {"said": ["only this"]}
+    assert await end_with_update(graph, thread_id, {"said": ["stop"]}) == {
         "said": ["only this", "stop"]
     }
     after = await run(graph, {"said": ["more"]})
@@ -109,9 +109,9 @@ async def test_a_stop_keeps_what_was_done_beside_it(saver, run, thread_id):
     builder.add_node(ask).add_node(part).add_edge(START, "ask").add_edge(START, "part")
     graph = builder.compile(checkpointer=saver)
     await run(graph, {"said": ["me"]})
-    values = await stopped_with(graph, thread_id, {"said": ["stop"]})
+    values = await end_with_update(graph, thread_id, {"said": ["stop"]})
     assert values["said"] == ["me", "bye", "stop"]
-    assert (await get_state(graph, thread_id))["next"] == []
+    assert (await load_state(graph, thread_id))["next"] == []
 
 
 async def test_the_result_of_a_function_that_is_a_graph_is_written_back(saver, run, thread_id):
@@ -120,5 +120,5 @@ async def test_the_result_of_a_function_that_is_a_graph_is_written_back(saver, r
         return {"given": given}
 
     await run(flow, "x")
-    await write_back(flow, thread_id, {"given": "y"})
-    assert (await get_state(flow, thread_id))["values"] == {"given": "y"}
+    await rewrite_values(flow, thread_id, {"given": "y"})
+    assert (await load_state(flow, thread_id))["values"] == {"given": "y"}

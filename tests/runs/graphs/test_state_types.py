@@ -16,8 +16,8 @@ from pydantic import BaseModel, SecretStr
 from pydantic.v1 import BaseModel as OldModel
 
 from checkrail.runs.graphs.checkpoints import open_checkpointer
-from checkrail.runs.graphs.factories import Factory
-from checkrail.runs.graphs.loading import Graphs
+from checkrail.runs.graphs.factories import GraphFactory
+from checkrail.runs.graphs.loader import Graphs
 from checkrail.runs.graphs.state_types import state_types
 
 from .support_graphs import at
@@ -129,7 +129,7 @@ async def test_types_of_graphs_inside_and_of_factories_are_built_again(database)
         return graph_of(node, inside)
 
     async with open_checkpointer(database) as saver:
-        graphs = Graphs({"g": Factory.of(make, "g")}, saver)
+        graphs = Graphs({"g": GraphFactory.from_function(make, "g")}, saver)
         async with graphs.open("g") as graph:
             await graph.ainvoke({}, at("t"))
         async with graphs.open("g") as graph:

@@ -16,9 +16,9 @@ from checkrail.runs.graphs.checkpoints import (
     delete_thread,
     latest_of_run,
     open_own_checkpointer,
-    prune,
+    prune_threads,
 )
-from checkrail.runs.graphs.thread_rows import _transaction, hold, put_back
+from checkrail.runs.graphs.thread_rows import _open_transaction, hold_head, restore_head
 
 from .support_graphs import ask, at, chain, greet, part
 
@@ -33,13 +33,13 @@ async def standing(graph, thread_id):
 
 
 async def rows(saver, table, thread_id):
-    async with _transaction(saver) as (execute, _):
+    async with _open_transaction(saver) as (execute, _):
         counted = f"SELECT count(*) FROM {table} WHERE thread_id = :thread"
         return (await execute(counted, {"thread": thread_id}))[0][0]
 
 
 async def left(saver, thread_id):
-    async with _transaction(saver) as (_, tables):
+    async with _open_transaction(saver) as (_, tables):
         names = tables.names
     return [await rows(saver, name, thread_id) for name in names]
 
@@ -171,7 +171,7 @@ async def test_pruning_keeps_the_latest_state_only(saver, run, thread_id):
     await run(graph, {"said": ["me"]})
     await run(graph, {"said": ["me"]})
     before = (await graph.aget_state(at(thread_id))).values
-    await prune(saver, [thread_id])
+    await prune_threads(saver, [thread_id])
     (only,) = await states(graph, thread_id)
     assert only.values == before
     assert only.parent_config is None
@@ -186,7 +186,7 @@ async def test_a_pruned_thread_that_waits_can_still_be_answered(asking, saver, r
     await run(asking, {"said": ["me"]})
     await run(asking, command={"resume": "one"})
     before = await standing(asking, thread_id)
-    await prune(saver, [thread_id])
+    await prune_threads(saver, [thread_id])
     after = await standing(asking, thread_id)
     assert after[:3] == before[:3]
     ended = await run(asking, command={"resume": "two"})
@@ -196,7 +196,7 @@ async def test_a_pruned_thread_that_waits_can_still_be_answered(asking, saver, r
 async def test_pruning_can_delete_everything(saver, run, thread_id):
     graph = chain(greet, checkpointer=saver)
     await run(graph, {"said": ["me"]})
-    await prune(saver, [thread_id], keep_latest=False)
+    await prune_threads(saver, [thread_id], keep_latest=False)
     assert not any(await left(saver, thread_id))
 
 
@@ -232,7 +232,7 @@ async def test_a_thread_that_is_kept_as_changes_cannot_be_pruned(saver, run, thr
     graph = chain(part, state=Deltas, checkpointer=saver)
     before = (await run(graph, {"said": ["me"]})).outcome.values
     with pytest.raises(NotImplementedError, match="DeltaChannel"):
-        await prune(saver, [thread_id])
+        await prune_threads(saver, [thread_id])
     assert (await graph.aget_state(at(thread_id))).values == before
 
 
@@ -273,14 +273,14 @@ async def test_a_run_is_found_and_a_thread_deleted_in_a_saver_of_the_projects_ow
     older = await latest_of_run(own_saver, thread_id, first.run_id)
     assert older["checkpoint_id"] < found["checkpoint_id"]
     assert await latest_of_run(own_saver, thread_id, "another") is None
-    await hold(own_saver, thread_id, "another")
-    await put_back(own_saver, thread_id, "another")
+    await hold_head(own_saver, thread_id, "another")
+    await restore_head(own_saver, thread_id, "another")
     await delete_thread(own_saver, thread_id)
     assert await states(graph, thread_id) == []
 
 
-@pytest.mark.parametrize("change", [copy_thread, delete_run, prune])
+@pytest.mark.parametrize("change", [copy_thread, delete_run, prune_threads])
 async def test_what_a_saver_of_the_projects_own_lacks_is_said(change):
     async with open_own_checkpointer(InMemorySaver) as saver:
         with pytest.raises(NotImplementedError, match="InMemorySaver, has no `a"):
-            await (change(saver, ["t"]) if change is prune else change(saver, "t", "u"))
+            await (change(saver, ["t"]) if change is prune_threads else change(saver, "t", "u"))

@@ -15,8 +15,9 @@ from checkrail.server.auth import (
     Guard,
     auth_error_response,
     caller_of,
-    new_key,
+    generate_key,
 )
+from checkrail.store.keys import Key
 
 HERE = "http://127.0.0.1"
 
@@ -28,16 +29,16 @@ class Keys:
         self.rows = {}
 
     def add(self, owner="ann", role="member", **more):
-        key = new_key()
-        self.rows[key.digest] = {
-            "key_id": str(len(self.rows)),
-            "digest": key.digest,
-            "name": f"key of {owner}",
-            "owner": owner,
-            "role": role,
-            "revoked_at": None,
+        key = generate_key()
+        self.rows[key.digest] = Key(
+            key_id=str(len(self.rows)),
+            digest=key.digest,
+            name=f"key of {owner}",
+            owner=owner,
+            role=role,
+            created_at=0.0,
             **more,
-        }
+        )
         return key.token
 
     async def find(self, digest):

@@ -9,8 +9,8 @@ from langgraph_sdk import Auth
 from starlette.testclient import WebSocketDenialResponse
 
 from checkrail.runs.graphs.users import GraphUser
-from checkrail.server.auth import AuthConfigError, AuthError, choose
-from checkrail.server.auth.users import read_caller
+from checkrail.server.auth import AuthConfigError, AuthError, choose_authenticator
+from checkrail.server.auth.langgraph import parse_caller
 
 EVENTS = "/threads/t/stream/events"
 
@@ -26,7 +26,7 @@ def ask(serve):
     """Call the guarded app, which knows callers by a handler."""
 
     def call(handler, *, path="/threads/t", method="GET", options=None, **more):
-        client = serve(choose(auth_by(handler)), **(options or {}))
+        client = serve(choose_authenticator(auth_by(handler)), **(options or {}))
         return client.request(method, path, **more)
 
     return call
@@ -41,7 +41,7 @@ def test_a_handler_is_given_everything_it_asks_for_by_name(serve):
         seen.update(locals(), same_body=await request.json())
         return "ann"
 
-    client = serve(choose(auth_by(handler)))
+    client = serve(choose_authenticator(auth_by(handler)))
     answer = client.post(
         "/threads/t-1/runs?a=1&b=2", json={"input": 1}, headers={"authorization": "Bearer abc"}
     )
@@ -116,7 +116,7 @@ async def test_a_client_that_goes_away_meanwhile_is_let_go():
 
     scope = {"type": "http", "method": "POST", "headers": []}
     with pytest.raises(AuthError, match="went away"):
-        await choose(auth_by(given)).authenticate(scope, gone)
+        await choose_authenticator(auth_by(given)).authenticate(scope, gone)
 
 
 def test_a_plain_function_may_block_for_it_runs_in_a_thread(ask):
@@ -177,7 +177,7 @@ class Slotted:
     ],
 )
 def test_a_user_is_a_text_a_dict_or_an_object(returned, fields):
-    caller = read_caller(returned)
+    caller = parse_caller(returned)
     plain = {"display_name": fields["identity"], "is_authenticated": True}
     assert dict(GraphUser(caller.request_user)) == {**plain, **fields}
     assert caller.role == "member"
@@ -191,13 +191,13 @@ def test_runs_and_hooks_are_told_the_fields_that_are_known_and_those_that_are_na
         "token": "t",
         "team": {"name": "red"},
     }
-    assert read_caller(returned).user.extras == {"display_name": "Ann"}
-    assert read_caller(returned, ["team", "none"]).user.extras == {
+    assert parse_caller(returned).user.extras == {"display_name": "Ann"}
+    assert parse_caller(returned, ["team", "none"]).user.extras == {
         "display_name": "Ann",
         "team": {"name": "red"},
     }
     hidden = {"identity": "ann", "display_name": {"token": "t"}, "is_authenticated": ["t"]}
-    assert read_caller(hidden).user.extras == {}
+    assert parse_caller(hidden).user.extras == {}
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_socket_is_authenticated_before_it_is_accepted(serve):
         assert request.headers["x-who"] == "ann"
         return f"{headers['x-who']} {method} {path_params['thread_id']}"
 
-    client = serve(choose(auth_by(handler)))
+    client = serve(choose_authenticator(auth_by(handler)))
     with client.websocket_connect(EVENTS, headers={"x-who": "ann"}) as socket:
         assert socket.receive_json() == {"owner": "ann GET t"}
     with pytest.raises(WebSocketDenialResponse) as refused, client.websocket_connect(EVENTS):
@@ -323,7 +323,7 @@ def test_a_socket_is_authenticated_before_it_is_accepted(serve):
 
 def test_an_auth_object_that_authenticates_nobody_is_refused_at_start():
     with pytest.raises(AuthConfigError, match=r"no authentication handler\. Write one"):
-        choose(Auth())
+        choose_authenticator(Auth())
 
 
 @pytest.mark.parametrize(
@@ -331,14 +331,14 @@ def test_an_auth_object_that_authenticates_nobody_is_refused_at_start():
 )
 def test_a_parameter_that_nobody_can_fill_is_refused_at_start(handler):
     with pytest.raises(AuthConfigError, match="Handlers are given, by name: authorization, body"):
-        choose(auth_by(handler))
+        choose_authenticator(auth_by(handler))
 
 
 def test_with_an_auth_object_keys_open_the_runners_routes_and_nothing_else(serve, keys):
     async def handler(headers):
         return headers.get("x-who")
 
-    client = serve(choose(auth_by(handler), keys))
+    client = serve(choose_authenticator(auth_by(handler), keys))
     key = {"x-api-key": keys.add("machine", "runner")}
     assert client.get("/threads/t", headers=key).status_code == 401
     assert client.get("/threads/t", headers={"x-who": "ann"}).json()["owner"] == "ann"
@@ -348,7 +348,7 @@ def test_with_an_auth_object_keys_open_the_runners_routes_and_nothing_else(serve
 
 
 def test_a_user_is_shown_by_attributes_and_by_keys():
-    caller = read_caller({"identity": "ann", "permissions": ["x"], "team": {"name": "red"}})
+    caller = parse_caller({"identity": "ann", "permissions": ["x"], "team": {"name": "red"}})
     user = GraphUser(caller.request_user)
     assert isinstance(user, Auth.types.BaseUser)
     assert (user.identity, user.display_name, user.permissions) == ("ann", "ann", ["x"])

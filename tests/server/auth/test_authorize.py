@@ -3,7 +3,7 @@ from fastapi import HTTPException
 from langgraph_sdk import Auth
 
 from checkrail.engine.values import User
-from checkrail.server.auth import Access, AuthError, Caller, Forbidden, choose
+from checkrail.server.auth import Access, AuthError, Caller, Forbidden, choose_authenticator
 
 ANN = Caller(User("ann", permissions=["threads:read"], extras={"team": "red"}))
 ADMIN = Caller(User("root"), "admin")
@@ -24,7 +24,7 @@ def auth():
 def authorize(auth):
     async def ask(resource="threads", action="read", value=None, caller=ANN):
         given = {} if value is None else value
-        return await choose(auth).authorize(caller, resource, action, given)
+        return await choose_authenticator(auth).authorize(caller, resource, action, given)
 
     return ask
 
@@ -215,7 +215,7 @@ async def test_where_no_handler_speaks_users_touch_their_own_rows(auth):
 
     auth.on.threads.create(accept)
     auth.on.threads.search(filtered)
-    authenticator = choose(auth)
+    authenticator = choose_authenticator(auth)
 
     async def access(action, caller=ANN):
         return await authenticator.access(caller, "runs", action, {})
@@ -233,16 +233,16 @@ async def test_admins_are_filtered_by_handlers_like_everybody(auth, authorize):
 
 async def test_beside_keys_for_runners_the_object_decides_all_the_same(auth, keys):
     auth.on.threads(saying("threads"))
-    authenticator = choose(auth, keys)
+    authenticator = choose_authenticator(auth, keys)
     assert await authenticator.access(ANN, "threads", "read", {}) == Access(
         owner=None, filter={"by": {"$eq": "threads"}}
     )
-    assert authenticator.rows_of(ANN, "crons", "read") == "ann"
+    assert authenticator.visible_owner(ANN, "crons", "read") == "ann"
 
 
 async def test_with_keys_alone_nobody_is_asked(keys):
     value = {"metadata": None}
-    access = await choose(keys=keys).access(ANN, "threads", "create", value)
+    access = await choose_authenticator(keys=keys).access(ANN, "threads", "create", value)
     assert access == Access(owner="ann", filter=None)
     assert value == {"metadata": None}
 
@@ -255,7 +255,7 @@ async def test_owners_are_kept_apart_whatever_handlers_let_through(auth, ruling)
 
     wanted = {"team": {"$eq": "red"}} if isinstance(ruling, dict) else None
     for isolate, owner in ((False, None), (True, "ann")):
-        authenticator = choose(auth, isolate=isolate)
+        authenticator = choose_authenticator(auth, isolate=isolate)
         access = await authenticator.access(ANN, "threads", "read", {})
         assert access == Access(owner=owner, filter=wanted)
         assert (await authenticator.access(ADMIN, "threads", "read", {})).owner is None

@@ -1,6 +1,6 @@
 import pytest
 
-from checkrail.server.auth import AuthConfigError, Cors, choose
+from checkrail.server.auth import AuthConfigError, Cors, choose_authenticator
 
 APP = "https://app.example"
 PREFLIGHT = {
@@ -12,8 +12,8 @@ PREFLIGHT = {
 
 @pytest.fixture
 def client(serve, keys):
-    cors = Cors.of({"allow_origins": [APP], "allow_credentials": True})
-    return serve(choose(keys=keys, cors=cors), wrap=cors.wrap)
+    cors = Cors.from_config({"allow_origins": [APP], "allow_credentials": True})
+    return serve(choose_authenticator(keys=keys, cors=cors), wrap=cors.wrap)
 
 
 def test_a_preflight_is_answered_without_credentials(client):
@@ -51,10 +51,10 @@ def test_settings_have_the_names_of_the_config_file():
         "expose_headers": ["x-more"],
         "max_age": 5,
     }
-    assert Cors.of(config) == Cors(
+    assert Cors.from_config(config) == Cors(
         (APP,), ("GET",), ("x-token",), True, "https://.*", ("x-more",), 5
     )
-    assert Cors.of({}) == Cors.of({"allow_origins": None}) == Cors()
+    assert Cors.from_config({}) == Cors.from_config({"allow_origins": None}) == Cors()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_settings_have_the_names_of_the_config_file():
 )
 def test_a_setting_that_cannot_work_is_refused_by_its_name(config, problem):
     with pytest.raises(AuthConfigError, match=problem.replace("(", r"\(")):
-        Cors.of(config)
+        Cors.from_config(config)
 
 
 def test_without_origins_nobody_is_allowed():

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkrail.server.auth import matches
-from checkrail.server.auth.filters import FilterError, normal
+from checkrail.server.auth import matches_filter
+from checkrail.server.auth.filters import FilterError, normalize_filter
 
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(-2, 2), st.sampled_from(["", "a", "b"]), st.just(1.0)
@@ -61,12 +61,12 @@ filters = st.recursive(
     ],
 )
 def test_a_filter_says_what_metadata_has_to_hold(wanted, found, holds):
-    assert matches(wanted, found) is holds
+    assert matches_filter(wanted, found) is holds
 
 
 def test_no_metadata_holds_nothing():
-    assert not matches({"owner": "ann"}, None)
-    assert matches({}, None)
+    assert not matches_filter({"owner": "ann"}, None)
+    assert matches_filter({}, None)
 
 
 @pytest.mark.parametrize(
@@ -88,36 +88,40 @@ def test_no_metadata_holds_nothing():
 )
 def test_a_filter_that_cannot_be_followed_is_refused(wrong, problem):
     with pytest.raises(FilterError, match=problem):
-        matches(wrong, {})
+        matches_filter(wrong, {})
 
 
 @given(filters, metadata)
 def test_the_normal_form_means_the_same_and_is_its_own_normal_form(wanted, found):
-    brought = normal(wanted)
-    assert normal(brought) == brought
-    assert matches(brought, found) is matches(wanted, found)
+    brought = normalize_filter(wanted)
+    assert normalize_filter(brought) == brought
+    assert matches_filter(brought, found) is matches_filter(wanted, found)
 
 
 @given(filters, filters, metadata)
 def test_and_or_are_what_python_says(one, other, found):
     both, either = {"$and": [one, other]}, {"$or": [one, other]}
-    assert matches(both, found) is (matches(one, found) and matches(other, found))
-    assert matches(either, found) is (matches(one, found) or matches(other, found))
+    assert matches_filter(both, found) is (
+        matches_filter(one, found) and matches_filter(other, found)
+    )
+    assert matches_filter(either, found) is (
+        matches_filter(one, found) or matches_filter(other, found)
+    )
 
 
 @given(plain, metadata)
 def test_fields_beside_each_other_all_have_to_hold(wanted, found):
-    each = [matches({name: condition}, found) for name, condition in wanted.items()]
-    assert matches(wanted, found) is all(each)
+    each = [matches_filter({name: condition}, found) for name, condition in wanted.items()]
+    assert matches_filter(wanted, found) is all(each)
 
 
 @given(names, scalars, metadata)
 def test_equal_is_to_be_in_a_list_of_one(name, value, found):
-    assert matches({name: value}, found) is matches({name: {"$in": [value]}}, found)
+    assert matches_filter({name: value}, found) is matches_filter({name: {"$in": [value]}}, found)
 
 
 @given(names, st.lists(scalars, max_size=3), metadata)
 def test_to_contain_a_list_is_to_contain_each(name, values, found):
     each = {"$and": [{name: {"$contains": value}} for value in values]}
-    together = matches({name: {"$contains": values}}, found)
-    assert together is (matches(each, found) and isinstance(found.get(name), list))
+    together = matches_filter({name: {"$contains": values}}, found)
+    assert together is (matches_filter(each, found) and isinstance(found.get(name), list))

@@ -10,9 +10,9 @@ from checkrail.server.auth import (
     Unauthenticated,
     auth_error_response,
     caller_of,
-    choose,
+    choose_authenticator,
 )
-from checkrail.server.auth.matching import Rule, Rules
+from checkrail.server.auth.rule_matcher import Rule, Rules
 
 EVENTS = "/threads/t/stream/events"
 
@@ -20,7 +20,7 @@ EVENTS = "/threads/t/stream/events"
 @pytest.fixture
 def ask(serve, keys):
     """Call the guarded app with a key of some role."""
-    client = serve(choose(keys=keys))
+    client = serve(choose_authenticator(keys=keys))
 
     def call(method, path, role=None, **more):
         headers = {"x-api-key": keys.add(role=role)} if role else {}
@@ -75,7 +75,7 @@ def test_each_need_is_met_by_these_roles(keys, needs, may):
     app = FastAPI()
     app.add_api_route("/thing", lambda: "there")
     rules = Rules([Rule("GET", "/thing", needs)])
-    app.add_middleware(Guard, authenticator=choose(keys=keys), rules=rules)
+    app.add_middleware(Guard, authenticator=choose_authenticator(keys=keys), rules=rules)
     client = TestClient(app)
     got = {
         role
@@ -133,7 +133,7 @@ def test_a_head_request_needs_what_a_get_needs(ask):
 
 @pytest.mark.parametrize("path", ["//threads/t", "/Threads/t", "/threads//", "/threads/a%2Fb"])
 def test_odd_spellings_of_a_path_do_not_open_it(serve, keys, path):
-    client = serve(choose(keys=keys), custom="open")
+    client = serve(choose_authenticator(keys=keys), custom="open")
     answer = client.get(path)
     assert answer.status_code in (401, 404)
     assert "owner" not in answer.text
@@ -142,33 +142,33 @@ def test_odd_spellings_of_a_path_do_not_open_it(serve, keys, path):
 def test_the_app_is_guarded_below_a_root_path_too(keys):
     app = FastAPI()
     app.add_api_route("/threads/{thread_id}", lambda: "there")
-    app.add_middleware(Guard, authenticator=choose(keys=keys), custom="open")
+    app.add_middleware(Guard, authenticator=choose_authenticator(keys=keys), custom="open")
     client = TestClient(app, root_path="/api")
     assert client.get("/api/threads/t").status_code == 401
     assert client.get("/api/threads/t", headers={"x-api-key": keys.add()}).json() == "there"
 
 
 def test_custom_routes_are_not_there_unless_they_were_asked_for(serve, keys):
-    client = serve(choose(keys=keys))
+    client = serve(choose_authenticator(keys=keys))
     assert client.get("/mine", headers={"x-api-key": keys.add()}).status_code == 404
 
 
 def test_open_custom_routes_ask_nobody_but_open_nothing_of_ours(serve, keys):
-    client = serve(choose(keys=keys), custom="open")
+    client = serve(choose_authenticator(keys=keys), custom="open")
     assert client.get("/mine").json() == {"identity": None, "custom": True}
     assert client.get("/threads/t").status_code == 401
     assert client.get("/threads/t/forgotten").status_code == 401
 
 
 def test_guarded_custom_routes_know_who_calls(serve, keys):
-    client = serve(choose(keys=keys), custom="guarded")
+    client = serve(choose_authenticator(keys=keys), custom="guarded")
     assert client.get("/mine").status_code == 401
     answer = client.get("/mine", headers={"x-api-key": keys.add("eve", "viewer")})
     assert answer.json() == {"identity": "eve", "custom": True}
 
 
 def test_a_viewer_only_reads_from_guarded_custom_routes(serve, keys):
-    client = serve(choose(keys=keys), custom="guarded")
+    client = serve(choose_authenticator(keys=keys), custom="guarded")
     for role, status in (("viewer", 403), ("member", 405)):  # which the route does not have
         headers = {"x-api-key": keys.add(role=role)}
         assert client.get("/mine", headers=headers).status_code == 200
@@ -176,12 +176,12 @@ def test_a_viewer_only_reads_from_guarded_custom_routes(serve, keys):
 
 
 def test_a_runners_key_opens_no_custom_route(serve, keys):
-    client = serve(choose(keys=keys), custom="guarded")
+    client = serve(choose_authenticator(keys=keys), custom="guarded")
     assert client.get("/mine", headers={"x-api-key": keys.add(role="runner")}).status_code == 403
 
 
 def test_guarded_custom_sockets_are_refused_before_they_are_accepted(serve, keys):
-    client = serve(choose(keys=keys), custom="guarded")
+    client = serve(choose_authenticator(keys=keys), custom="guarded")
     with pytest.raises(WebSocketDenialResponse), client.websocket_connect("/my-socket"):
         pass
     with client.websocket_connect("/my-socket", headers={"x-api-key": keys.add()}) as socket:
@@ -189,13 +189,13 @@ def test_guarded_custom_sockets_are_refused_before_they_are_accepted(serve, keys
 
 
 def test_a_socket_gets_its_caller(serve, keys):
-    client = serve(choose(keys=keys))
+    client = serve(choose_authenticator(keys=keys))
     with client.websocket_connect(EVENTS, headers={"x-api-key": keys.add("bob")}) as socket:
         assert socket.receive_json() == {"owner": "bob"}
 
 
 def test_a_socket_without_credentials_is_refused_with_the_real_status(serve, keys):
-    client = serve(choose(keys=keys))
+    client = serve(choose_authenticator(keys=keys))
     with pytest.raises(WebSocketDenialResponse) as refused, client.websocket_connect(EVENTS):
         pass
     assert refused.value.status_code == 401
@@ -203,7 +203,7 @@ def test_a_socket_without_credentials_is_refused_with_the_real_status(serve, key
 
 
 def test_a_socket_at_a_path_without_a_rule_does_not_exist(serve, keys):
-    client = serve(choose(keys=keys))
+    client = serve(choose_authenticator(keys=keys))
     headers = {"x-api-key": keys.add(role="admin")}
     with (
         pytest.raises(WebSocketDenialResponse) as refused,
@@ -220,7 +220,7 @@ def test_a_server_that_cannot_deny_with_a_status_closes_with_it(serve, keys):
 
         return wrapped
 
-    client = serve(choose(keys=keys), wrap=without_extension)
+    client = serve(choose_authenticator(keys=keys), wrap=without_extension)
     with pytest.raises(WebSocketDisconnect) as closed, client.websocket_connect(EVENTS):
         pass
     assert closed.value.code == 4401
@@ -228,7 +228,7 @@ def test_a_server_that_cannot_deny_with_a_status_closes_with_it(serve, keys):
 
 
 def test_a_socket_that_is_refused_after_it_was_accepted_closes_with_the_status(serve, keys):
-    client = serve(choose(keys=keys))
+    client = serve(choose_authenticator(keys=keys))
     headers = {"x-api-key": keys.add("refused-inside")}
     with client.websocket_connect(EVENTS, headers=headers) as socket:
         with pytest.raises(WebSocketDisconnect) as closed:
@@ -244,12 +244,12 @@ def test_starting_and_stopping_the_app_is_not_the_guards_business(keys):
         seen.append(scope["type"])
         await app(scope, receive, send)
 
-    with TestClient(Guard(lifespan, choose(keys=keys))):
+    with TestClient(Guard(lifespan, choose_authenticator(keys=keys))):
         assert seen == ["lifespan"]
 
 
 def test_without_auth_whoever_is_here_is_an_admin(serve):
-    answer = serve(choose()).delete("/threads/t").json()
+    answer = serve(choose_authenticator()).delete("/threads/t").json()
     assert (answer["owner"], answer["role"]) == (ANONYMOUS.owner, "admin")
 
 

@@ -28,11 +28,11 @@ def caller(key_id, role="member"):
 async def test_a_request_that_is_opened_while_keys_are_looked_up_is_not_taken_for_revoked():
     keys = Keys(old="member")
     watch = KeyWatch(keys, None)
-    with watch.revocation(caller("old")) as old:
+    with watch.watch_key(caller("old")) as old:
         looking = asyncio.create_task(watch._check())
         await keys.asked.wait()
         keys.roles["new"] = "member"
-        with watch.revocation(caller("new")) as new:
+        with watch.watch_key(caller("new")) as new:
             keys.answers.set()
             await looking
             assert not old.done()
@@ -44,11 +44,11 @@ async def test_keys_that_are_gone_or_have_another_role_end_their_requests_alone(
     keys.answers.set()
     watch = KeyWatch(keys, None)
     with (
-        watch.revocation(caller("same")) as same,
-        watch.revocation(caller("other", "admin")) as other,
-        watch.revocation(caller("gone")) as gone,
-        watch.revocation(caller(None)) as without,
-        watch.revocation(None) as nobody,
+        watch.watch_key(caller("same")) as same,
+        watch.watch_key(caller("other", "admin")) as other,
+        watch.watch_key(caller("gone")) as gone,
+        watch.watch_key(caller(None)) as without,
+        watch.watch_key(None) as nobody,
     ):
         await watch._check()
         done = [each.done() for each in (same, other, gone, without, nobody)]

@@ -1,18 +1,19 @@
 import hashlib
+from dataclasses import replace
 
 import pytest
 
-from checkrail.server.auth import choose, new_key
+from checkrail.server.auth import choose_authenticator, generate_key
 
 
 @pytest.fixture
 def ask(serve, keys):
-    client = serve(choose(keys=keys))
+    client = serve(choose_authenticator(keys=keys))
     return lambda headers: client.get("/threads/t", headers=headers)
 
 
 def test_a_new_key_is_256_random_bits_behind_a_prefix_and_kept_as_a_digest():
-    key, other = new_key(), new_key()
+    key, other = generate_key(), generate_key()
     assert key.token != other.token
     assert key.token.startswith("crk_")
     assert len(key.token) == len("crk_") + 43
@@ -20,7 +21,7 @@ def test_a_new_key_is_256_random_bits_behind_a_prefix_and_kept_as_a_digest():
 
 
 def test_a_new_key_does_not_show_its_token():
-    key = new_key()
+    key = generate_key()
     assert key.token not in repr(key)
     assert key.token[4:12] not in repr(key)
 
@@ -29,6 +30,7 @@ def test_a_new_key_does_not_show_its_token():
     "header",
     [
         ("x-api-key", "{}"),
+        ("x-goog-api-key", "{}"),
         ("X-Api-Key", " {} "),
         ("authorization", "Bearer {}"),
         ("Authorization", "bearer  {}"),
@@ -90,13 +92,13 @@ def test_a_key_with_a_role_that_there_is_not_is_refused(ask, keys):
 
 def test_a_row_with_another_digest_is_not_trusted(ask, keys):
     token = keys.add()
-    [row] = keys.rows.values()
-    row["digest"] = new_key().digest
+    [digest] = keys.rows
+    keys.rows[digest] = replace(keys.rows[digest], digest=generate_key().digest)
     assert ask({"x-api-key": token}).status_code == 401
 
 
 async def test_users_touch_their_own_rows_and_admins_everybodys(keys):
-    authenticator = choose(keys=keys)
+    authenticator = choose_authenticator(keys=keys)
 
     async def caller(role):
         token = keys.add("ann", role).encode()
@@ -104,15 +106,15 @@ async def test_users_touch_their_own_rows_and_admins_everybodys(keys):
 
     member, admin = await caller("member"), await caller("admin")
     for resource in ("threads", "runs", "sessions", "approvals", "crons"):
-        assert authenticator.rows_of(member, resource, "read") == "ann"
-        assert authenticator.rows_of(admin, resource, "read") is None
+        assert authenticator.visible_owner(member, resource, "read") == "ann"
+        assert authenticator.visible_owner(admin, resource, "read") is None
 
 
 async def test_assistants_are_there_for_all_and_changed_by_who_made_them(keys):
-    authenticator = choose(keys=keys)
+    authenticator = choose_authenticator(keys=keys)
     headers = [(b"x-api-key", keys.add("ann").encode())]
     member = await authenticator.authenticate({"headers": headers}, None)
-    assert authenticator.rows_of(member, "assistants", "search") is None
-    assert authenticator.rows_of(member, "agents", "read") is None
-    assert authenticator.rows_of(member, "assistants", "update") == "ann"
-    assert authenticator.rows_of(member, "store", "get") is None
+    assert authenticator.visible_owner(member, "assistants", "search") is None
+    assert authenticator.visible_owner(member, "agents", "read") is None
+    assert authenticator.visible_owner(member, "assistants", "update") == "ann"
+    assert authenticator.visible_owner(member, "store", "get") is None

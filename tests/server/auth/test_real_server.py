@@ -12,7 +12,7 @@ from langgraph_sdk import Auth, get_client
 from langgraph_sdk.errors import AuthenticationError, PermissionDeniedError
 from websockets.exceptions import InvalidStatus
 
-from checkrail.server.auth import Guard, caller_of, choose
+from checkrail.server.auth import Guard, caller_of, choose_authenticator
 
 EVENTS = "/threads/t/stream/events"
 
@@ -59,7 +59,7 @@ async def serving(authenticator):
 
 
 async def test_the_official_client_gets_in_with_a_key_and_a_clear_error_without(keys):
-    async with serving(choose(keys=keys)) as where:
+    async with serving(choose_authenticator(keys=keys)) as where:
         async with get_client(url=f"http://{where}", api_key=keys.add()) as client:
             assert await client.threads.get("t") == {"thread_id": "t"}
         async with get_client(url=f"http://{where}", api_key="crk_wrong") as client:
@@ -71,7 +71,7 @@ async def test_the_official_client_gets_in_with_a_key_and_a_clear_error_without(
 
 
 async def test_a_socket_is_refused_with_its_status_before_it_is_accepted(keys):
-    async with serving(choose(keys=keys)) as where:
+    async with serving(choose_authenticator(keys=keys)) as where:
         with pytest.raises(InvalidStatus) as refused:
             await websockets.connect(f"ws://{where}{EVENTS}")
         assert refused.value.response.status_code == 401
@@ -82,7 +82,7 @@ async def test_a_socket_is_refused_with_its_status_before_it_is_accepted(keys):
 
 
 async def test_without_auth_a_page_of_another_site_reaches_nothing():
-    async with serving(choose()) as where:
+    async with serving(choose_authenticator()) as where:
         with pytest.raises(InvalidStatus) as refused:
             await websockets.connect(f"ws://{where}{EVENTS}", origin="https://evil.example")
         assert refused.value.response.status_code == 403
@@ -103,7 +103,7 @@ async def test_an_auth_objects_refusal_reaches_the_official_client():
             raise Auth.exceptions.HTTPException(status_code=402, detail="Pay first")
         return "ann"
 
-    async with serving(choose(auth)) as where:
+    async with serving(choose_authenticator(auth)) as where:
         for token, good in (("good", True), ("bad", False)):
             headers = {"authorization": f"Bearer {token}"}
             async with get_client(url=f"http://{where}", headers=headers) as client:

@@ -181,3 +181,7 @@ def test_code_on_a_runner(server, tmp_path):
         assert (runner.running, runner.pid) == (True, pid)
     finally:
         runner.kill()
+
+
+def test_a_callback_that_ends_the_process_ends_nothing(server):
+    assert run(server, "schedule_exit")["status"] == "success"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
@@ -119,13 +120,20 @@ class _Story:
         if step.method == "await":
             answer = self._under_way.pop(step.path).result()
         elif step.background:
-            sent = self._pool.submit(self._send, self._fill(step))
-            self._under_way[step.background] = sent
+            self._under_way[step.background] = self._send_in_background(self._fill(step))
             return None
         else:
             answer = self._send(self._fill(step))
         self._keep(step, answer)
         return answer
+
+    def _send_in_background(self, step: Step) -> Future[Answer]:
+        """Return the answer to come; a stream that is read up to an event is open by then."""
+        opened = Event()
+        sent = self._pool.submit(self._send, step, opened)
+        if step.read is not None:
+            assert opened.wait(PATIENCE), f"{step.line} was not answered by a stream"
+        return sent
 
     def _fill(self, step: Step) -> Step:
         """Return the step with the values that earlier answers had."""
@@ -137,10 +145,10 @@ class _Story:
         kind = {"background": step.background, "unordered": step.unordered}
         return Step(line, body, params=params, headers=headers, **more, **kind)
 
-    def _send(self, step: Step) -> Answer:
+    def _send(self, step: Step, opened: Event | None = None) -> Answer:
         deadline = time.monotonic() + PATIENCE
         while True:
-            answer = self._send_once(step)
+            answer = self._send_once(step, opened)
             body = answer.get("body")
             if all(isinstance(body, dict) and body.get(k) == v for k, v in step.poll.items()):
                 break
@@ -148,7 +156,7 @@ class _Story:
             time.sleep(0.02)
         return answer
 
-    def _send_once(self, step: Step) -> Answer:
+    def _send_once(self, step: Step, opened: Event | None) -> Answer:
         options: dict[str, Any] = {"headers": dict(step.headers), "params": step.params or None}
         if step.raw is not None:
             options["content"] = step.raw
@@ -158,6 +166,8 @@ class _Story:
             headers = {k: response.headers[k] for k in HEADERS if k in response.headers}
             answer: Answer = {"status": response.status_code, "headers": headers}
             if headers.get("content-type", "").startswith("text/event-stream"):
+                if opened is not None:
+                    opened.set()
                 return {**answer, **_read_stream(response, step.read)}
             return {**answer, "body": _parse_body(response.read())}
 

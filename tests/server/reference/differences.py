@@ -35,7 +35,6 @@ class Listed:
     reason: str
     where: tuple[tuple[str, str], ...]
     added: bool = False
-    sometimes: bool = False
 
     def covers(self, difference: Difference) -> bool:
         return any(self.covers_by(place, difference) for place in self.where)
@@ -48,39 +47,31 @@ class Listed:
 
 
 @cache
-def load_list() -> dict[str, list[Listed]]:
-    """Return the known differences: `on_purpose`, and `to_mend`."""
-    document = YAML(typ="safe", pure=True).load(LIST)
-    return {
-        kind: [
-            Listed(
-                one["says"].strip(),
-                one.get("reason", ""),
-                tuple((question, path) for question, path in one["where"]),
-                added=one.get("added", False),
-                sometimes=one.get("sometimes", False),
-            )
-            for one in entries or ()
-        ]
-        for kind, entries in document.items()
-    }
+def load_list() -> list[Listed]:
+    """Return the known differences."""
+    return [
+        Listed(
+            one["says"].strip(),
+            one["reason"],
+            tuple((question, path) for question, path in one["where"]),
+            added=one.get("added", False),
+        )
+        for one in YAML(typ="safe", pure=True).load(LIST)
+    ]
 
 
 def find_unlisted(differences: Iterable[Difference]) -> list[Difference]:
     """Return the differences that nobody has written down."""
-    listed = [one for entries in load_list().values() for one in entries]
-    return [each for each in differences if not any(one.covers(each) for one in listed)]
+    return [each for each in differences if not any(one.covers(each) for one in load_list())]
 
 
 def find_unneeded(differences: Collection[Difference]) -> list[str]:
     """Return the places on the list where nothing differs."""
     return [
         f"{entry.says} {place}"
-        for entries in load_list().values()
-        for entry in entries
+        for entry in load_list()
         for place in entry.where
-        if not entry.sometimes
-        and not any(entry.covers_by(place, difference) for difference in differences)
+        if not any(entry.covers_by(place, difference) for difference in differences)
     ]
 
 

@@ -7,7 +7,8 @@ key is such a line and whose value is the JSON body, with:
 - `headers`, `params`: of the request; `raw`: a body that is no JSON of ours;
 - `poll: {key: value}`: repeated until the answer has these;
 - `read: text`: a stream is read up to the first event that contains the text;
-- `background: name`: not waited for; the step `await name` has its answer;
+- `background: name`: not waited for, but that a stream with `read` is open; the step `await name`
+  has its answer;
 - `unordered: true`: a list whose order nobody promises.
 
 What is under `given` prepares the story: it has to succeed, and its answers are not compared.

@@ -1,5 +1,6 @@
 """Our server's answers beside those of LangGraph's own, which `make record-reference` wrote."""
 
+import re
 from importlib.metadata import version
 from pathlib import Path
 
@@ -50,8 +51,16 @@ def test_every_question_has_its_recorded_answer():
 
 def test_the_docs_have_the_list():
     page = (REPOSITORY / "docs" / "moving.md").read_text()
-    wanted = render_list(load_list()["on_purpose"])
-    assert wanted in page, f"docs/moving.md lacks:\n{wanted}"
+    beginning = f"LangGraph's own server (`langgraph-api` {_recorded_version()}), ours answers"
+    assert beginning in page
+    shown = page.partition(beginning)[2].partition("\n\n")[2].partition("\n\n")[0]
+    wanted = render_list(load_list())
+    assert shown == wanted, f"docs/moving.md has to have:\n{wanted}"
+
+
+def _recorded_version():
+    wanted = REPOSITORY / "tests_adapters" / "langgraph_server" / "requirements.txt"
+    return re.search(r"^langgraph-api==([\d.]+)\.\*$", wanted.read_text(), re.MULTILINE)[1]
 
 
 def test_the_reference_was_recorded_with_our_version_of_langgraph():

@@ -21,10 +21,10 @@ from tests.processes import until
 from websockets.sync.client import connect
 
 from checkrail.config.server import ServerConfig
-from checkrail.server.app import build
-from checkrail.server.auth import choose
-from checkrail.server.auth.matching import SOCKET
-from checkrail.server.auth.table import routes_of
+from checkrail.server.app import build_app
+from checkrail.server.auth import choose_authenticator
+from checkrail.server.auth.route_table import routes_of
+from checkrail.server.auth.rule_matcher import SOCKET
 from checkrail.server.services import Services
 
 from .conftest import KEYS
@@ -57,6 +57,7 @@ HOOKS = {
 ECHO = {"assistant_id": "echo", "input": {"text": "x"}}
 CRON = {"assistant_id": "echo", "schedule": "0 0 1 1 *", "input": {}}
 LEASED = {"attempt": 1}
+SAID = {"content": "x", "agent_name": "talker"}
 START = {"id": 1, "method": "state.get", "params": {"namespace": []}}
 ITEM = {"namespace": ["shared"], "key": "k"}
 
@@ -78,6 +79,8 @@ BODIES = {
     "POST /runs/crons": CRON,
     "POST /runs/stream": ECHO,
     "POST /runs/wait": ECHO,
+    "POST /messages": SAID,
+    "POST /messages/stream": SAID,
     "POST /sessions/{session_id}/resume": {"prompt": "x", "execution_mode": "sync"},
     "POST /threads/prune": {"thread_ids": ["{thread_id}"]},
     "POST /threads/{thread_id}/commands": START,
@@ -97,6 +100,12 @@ BODIES = {
     "PUT /store/items": {**ITEM, "value": {"a": 1}},
     "DELETE /store/items": {"namespace": ["shared"], "key": "none"},
 }
+SUBPROTOCOLS = ["checkrail.chat.v1"]
+FIRST = {
+    "events": {"id": 1, "method": "subscription.subscribe", "params": {"channels": []}},
+    "ws": {"type": "message", "id": "matrix", **SAID},
+}
+"""What is sent first over a WebSocket, by the last part of its path."""
 QUERIES = {
     "GET /store/items": {"namespace": "shared", "key": "k"},
     "GET /runner/runs": {"room": 0},
@@ -111,13 +120,28 @@ FRESH = {
     "POST /approvals/{approval_id}/approve": "approval",
     "POST /approvals/{approval_id}/deny": "approval",
     "POST /runner/deregister": "runner",
+    "POST /sessions/{session_id}/end": "session",
     "POST /threads/prune": "thread",
 }
 """Routes that use up what they are called for: who may call them gets one of their own."""
 
 
-KINDS = ("thread", "session", "assistant", "agent", "cron", "approval", "hook", "runner")
-PRIVATE = ("thread_id", "run_id", "session_id", "cron_id", "approval_id", "checkpoint_id")
+KINDS = (
+    "message",
+    "thread",
+    "session",
+    "assistant",
+    "agent",
+    "cron",
+    "approval",
+    "hook",
+    "runner",
+    "call",
+)
+PRIVATE = (
+    *("thread_id", "run_id", "session_id", "child_id", "cron_id", "approval_id", "checkpoint_id"),
+    *("call_id", "message_id"),
+)
 """Ids that nobody is told but their owner and admins."""
 
 
@@ -127,7 +151,7 @@ class Things:
     def __init__(self, keyed):
         self.keyed = keyed
         self.clients = {caller: keyed.client(caller) for caller in CALLERS}
-        self.shared = {"namespace": "x", "path:path": "v1/chat/completions"}
+        self.shared = {"namespace": "x", "channel": "team", "path:path": "v1/chat/completions"}
         for kind in KINDS:
             self.shared |= self.make(kind)
         item = {**ITEM, "value": {"a": 1}}
@@ -142,6 +166,9 @@ class Things:
         assert answer.is_success, answer.text
         return answer.json()
 
+    def _make_message(self):
+        return {"message_id": self._post("/messages", SAID)["message_id"]}
+
     def _make_thread(self):
         thread = self._post("/threads", {})["thread_id"]
         self._post(f"/threads/{thread}/runs/wait", ECHO)
@@ -152,7 +179,9 @@ class Things:
 
     def _make_session(self):
         body = {"agent_name": "echo", "parameters": {"text": "x"}, "execution_mode": "sync"}
-        return {"session_id": self._post("/runs", body)["session_id"]}
+        made = self._post("/runs", body)["session_id"]
+        child = self._post("/runs", {**body, "parent_session_id": made})["session_id"]
+        return {"session_id": made, "child_id": child}
 
     def _make_assistant(self):
         made = self._post("/assistants", {"graph_id": "echo"})
@@ -180,6 +209,13 @@ class Things:
     def _make_runner(self):
         made = self._post("/runner/register", {"name": "m", "tags": ["nowhere"]}, "runner")
         return {"runner_id": made["runner_id"]}
+
+    def _make_call(self):
+        member, body = self.clients["member"], BODIES["POST /gateway/{path:path}"]
+        with member.stream("POST", "/gateway/v1/chat/completions", json=body) as answer:
+            assert answer.is_success
+        until(lambda: member.get("/gateway/calls").json(), "the record of the call")
+        return {"call_id": member.get("/gateway/calls").json()[0]["call_id"]}
 
     def call(self, caller, route, *, fresh=False, query=None, body=None, headers=None):
         """Call a route: the status of its answer, and its text.
@@ -222,9 +258,8 @@ class Things:
         url = self.keyed.url.replace("http", "ws") + path
         headers = self.keyed.headers(caller)
         try:
-            with connect(url, additional_headers=headers) as socket:
-                told = {"id": 1, "method": "subscription.subscribe", "params": {"channels": []}}
-                socket.send(json.dumps(told))
+            with connect(url, additional_headers=headers, subprotocols=SUBPROTOCOLS) as socket:
+                socket.send(json.dumps(FIRST[path.rpartition("/")[2]]))
                 socket.recv(timeout=30)
                 return "101"
         except websockets.InvalidStatus as refused:
@@ -264,8 +299,16 @@ def things_by_auth(start_keyed, new_database):
 
 def app_of_everything():
     """The app as the server builds it, with nothing behind its routes."""
-    services = Services(ServerConfig(), Mock(), *[None] * 3, choose(), None, gateway=Starlette())
-    return build(services, Starlette())
+    services = Services(
+        ServerConfig(),
+        Mock(),
+        Mock(),
+        *[None] * 3,
+        choose_authenticator(),
+        None,
+        gateway=Starlette(),
+    )
+    return build_app(services, Starlette())
 
 
 APP = app_of_everything()
@@ -294,7 +337,7 @@ def test_callers_by_an_auth_object_get_the_same(things_by_auth):
     for route, statuses in ROUTES.items():
         with_keys = ("runner",) if " /runner/" in route else CALLERS[3:]
         expected[route] = {
-            caller: status if caller in with_keys or statuses["nobody"] == "200" else "401"
+            caller: status if caller in with_keys or statuses["nobody"] in ("200", "404") else "401"
             for caller, status in statuses.items()
         }
     check_table(things_by_auth, expected)
@@ -335,7 +378,7 @@ def test_no_other_method_gets_through(things):
     for path, methods in paths.items():
         if path == "/own":
             continue
-        public = ROUTES.get(f"GET {path}", {}).get("nobody") == "200"
+        public = ROUTES.get(f"GET {path}", {}).get("nobody") in ("200", "404")
         for method in {"HEAD", "OPTIONS", "PUT", "DELETE"} - methods:
             for caller in ("nobody", "viewer"):
                 status, _ = things.call(caller, f"{method} {path}")
@@ -348,8 +391,10 @@ READING = {
     "agent_name": "echo",
     "assistant_id": "{assistant_id}",
     "before": "{run_id}",
+    "channel": "http",
     "check_db": "true",
     "checkpoint": {"checkpoint_id": "{checkpoint_id}"},
+    "decision": "block",
     "enabled": True,
     "extract": {"a": "values.text"},
     "filter": {"a": 1},
@@ -362,10 +407,12 @@ READING = {
     "live": "true",
     "max_depth": 2,
     "metadata": {},
+    "model": "m",
     "name": "echo",
     "namespace": "shared",
     "namespace_prefix": ["shared"],
     "offset": 0,
+    "open": True,
     "parent_run_id": "{run_id}",
     "parent_session_id": "{session_id}",
     "prefix": ["shared"],
@@ -374,6 +421,7 @@ READING = {
     "refresh_ttl": True,
     "run_id": "{run_id}",
     "select": None,
+    "since": "2026-01-31",
     "session_id": "{session_id}",
     "sort_by": "created_at",
     "sort_order": "asc",
@@ -382,6 +430,8 @@ READING = {
     "subgraphs": True,
     "suffix": ["shared"],
     "thread_id": "{thread_id}",
+    "user": "ann",
+    "user_id": "ann",
     "values": {"text": "x"},
     "xray": "true",
 }
@@ -389,6 +439,8 @@ READING = {
 
 OF_ROUTE = {
     ("GET /approvals", "before"): "{approval_id}",
+    ("GET /gateway/calls", "before"): "{call_id}",
+    ("GET /messages", "before"): "{message_id}",
     ("GET /sessions", "before"): "{session_id}",
     ("GET /threads/{thread_id}/stream", "stream_mode"): "run_modes",
     ("GET /threads/{thread_id}/history", "before"): "{checkpoint_id}",
@@ -451,10 +503,76 @@ def test_a_viewer_changes_nothing_by_any_option(things):
     assert settled(things.keyed) == before
 
 
-def settled(keyed):
+NAMING = {
+    "after": "{thread_id}",
+    "assistant_id": "{assistant_id}",
+    "before": "{run_id}",
+    "checkpoint": {"thread_id": "{thread_id}", "checkpoint_id": "{checkpoint_id}"},
+    "checkpoint_id": "{checkpoint_id}",
+    "config": {"configurable": {"thread_id": "{thread_id}", "checkpoint_id": "{checkpoint_id}"}},
+    "context": {"thread_id": "{thread_id}"},
+    "holding": "{run_id}",
+    "message_id": "{message_id}",
+    "ids": ["{thread_id}"],
+    "parent_run_id": "{run_id}",
+    "parent_session_id": "{session_id}",
+    "run_id": "{run_id}",
+    "run_ids": ["{run_id}"],
+    "session_id": "{session_id}",
+    "stopping": "{run_id}",
+    "thread_id": "{thread_id}",
+    "thread_ids": ["{thread_id}"],
+    "user_id": "ann",
+}
+"""Options that name something, each with something of ann's."""
+COORDINATED = {"POST /runs": {"agent_name": "echo", "parameters": {}, "execution_mode": "sync"}}
+"""Bodies of routes that take two kinds of them."""
+
+
+def test_every_option_that_names_something_is_known():
+    used = {name for route in ROUTES for names in options_of(route).values() for name in names}
+    naming = {name for name in used if re.search(r"(^|_)ids?$", name)}
+    assert naming - {"agent_id", "graph_id", "id", "X-Runner-Id", "runner_id"} <= NAMING.keys()
+
+
+def test_nobody_reads_or_changes_what_is_somebody_elses_by_any_option(things):
+    before = settled(things.keyed, owned)
+    assert before
+    for route, expected in ROUTES.items():
+        if expected["other"][0] != "2" or "gateway" in route:
+            continue
+        for kind, names in options_of(route).items():
+            for name in NAMING.keys() & set(names):
+                told = {name: OF_ROUTE.get((route, name), NAMING[name])}
+                hidden = [each for each in PRIVATE if each not in json.dumps(told)]
+                for body in (BODIES.get(route, {}), COORDINATED.get(route)):
+                    if body is None or isinstance(body, list):
+                        continue
+                    more = {"query": told} if kind == "query" else {"body": {**body, **told}}
+                    _, text = things.call("other", route, **more)
+                    leaked = [each for each in hidden if things.shared[each] in text]
+                    assert leaked == [], (route, name)
+    assert settled(things.keyed, owned) == before
+
+
+def owned(keyed):
+    """Return what is ann's in the database of a server."""
+    folder, found = Path(keyed.served.database.env["CHECKRAIL_DATA_DIR"]), {}
+    with contextlib.closing(sqlite3.connect(folder / "checkrail.db")) as connection:
+        tables = connection.execute(
+            "SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
+            " WHERE m.type = 'table' AND c.name = 'owner' AND m.name != 'api_keys'"
+        )
+        for (table,) in tables.fetchall():
+            rows = connection.execute(f"SELECT * FROM \"{table}\" WHERE owner = 'ann'").fetchall()
+            found[table] = sorted(map(repr, rows))
+    return found
+
+
+def settled(keyed, read=None):
     """What the databases of a server hold, once nothing changes any more."""
-    found = None
-    while found != (found := dump(keyed)):
+    found, read = None, read or dump
+    while found != (found := read(keyed)):
         time.sleep(0.3)
     return found
 

@@ -12,17 +12,18 @@ from checkrail.actions.outbound import Outbound
 from checkrail.actions.outside import Outside
 from checkrail.config import load_text
 from checkrail.config.server import ServerConfig
+from checkrail.config.sessions import SessionsConfig
 from checkrail.engine.registry import HookRegistry
-from checkrail.runs.agents import sync_agents
-from checkrail.runs.catalogue import Catalogue
+from checkrail.runs.agents.catalogue import Catalogue
+from checkrail.runs.agents.factory import AgentFactory
+from checkrail.runs.agents.managed_agents import ManagedAgents, sync_agents
 from checkrail.runs.graphs.checkpoints import open_checkpointer, open_store
-from checkrail.runs.graphs.loading import Graphs
-from checkrail.runs.made_agents import MadeAgents
-from checkrail.runs.parts import RunSettings
-from checkrail.runs.service import open_runs
-from checkrail.runs.workshop import Workshop
-from checkrail.server.auth import KeyWatch, choose
+from checkrail.runs.graphs.loader import Graphs
+from checkrail.runs.run_service import open_runs
+from checkrail.runs.services import RunSettings
+from checkrail.server.auth import KeyWatch, choose_authenticator
 from checkrail.server.services import Services
+from checkrail.sessions.session_service import open_sessions
 from checkrail.store import migrate
 from checkrail.store.engines import open_engine, sqlite_url
 
@@ -88,7 +89,7 @@ async def opened(places, **settings):
         stack.push_async_callback(outbound.aclose)
         outside = Outside(outbound, serving=True)
         catalogue = Catalogue({name: graph_agent(name) for name in GRAPHS})
-        workshop = Workshop(load_text(FILE, outside=outside), catalogue, registry)
+        workshop = AgentFactory(load_text(FILE, outside=outside), catalogue, registry)
         opening = open_runs(
             ours,
             registry=registry,
@@ -104,13 +105,16 @@ async def opened(places, **settings):
         outside.agents = runs.hook_runs
         agents = {name: f"The graph {name}" for name in GRAPHS}
         await runs.parts.database.write(lambda tx: sync_agents(tx, agents, time.time()))
-        made = MadeAgents(
+        made = ManagedAgents(
             runs.parts.database, catalogue, workshop, outbound=outbound, outside=outside
         )
-        await made.renew()
-        runs.parts.learn = made.renew
+        await made.refresh()
+        runs.parts.learn = made.refresh
         watch = KeyWatch(runs.parts.database, runs.parts.hub)
-        yield Services(ServerConfig(), runs, graphs, saver, store, choose(), watch, made)
+        talks = await stack.enter_async_context(open_sessions(runs, SessionsConfig()))
+        yield Services(
+            ServerConfig(), runs, talks, graphs, saver, store, choose_authenticator(), watch, made
+        )
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from langgraph.graph import START, StateGraph
 from langgraph_sdk import Auth
 from typing_extensions import TypedDict
 
-from checkrail.server.app import build
-from checkrail.server.auth import choose
+from checkrail.server.app import build_app
+from checkrail.server.auth import choose_authenticator
 from checkrail.server.services import Services
 
 HERE = "http://127.0.0.1"
@@ -65,13 +65,13 @@ class Served:
     client: Any = field(init=False)
 
     async def open(self) -> "Served":
-        self.client = await self.enter(choose())
+        self.client = await self.enter(choose_authenticator())
         return self
 
     async def enter(self, authenticator: Any, **headers: str) -> Any:
         """Open a client that the authenticator rules over."""
         self.services.authenticator = authenticator
-        app = build(self.services)
+        app = build_app(self.services)
         # What nobody expected is to be answered too, as a real server does.
         transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
         client = httpx2.AsyncClient(transport=transport, base_url=HERE, headers=headers)
@@ -79,4 +79,4 @@ class Served:
 
     async def as_user(self, name: str, auth: Auth | None = None) -> Any:
         """Open a client for a user by name; `auth` may have rules for what they do."""
-        return await self.enter(choose(auth or named_users()), **{"x-user": name})
+        return await self.enter(choose_authenticator(auth or named_users()), **{"x-user": name})

@@ -6,8 +6,9 @@ import dataclasses
 import pytest
 from langgraph_sdk import Auth
 
-from checkrail.runs.made_agents import MadeAgents
-from checkrail.server.auth import choose
+from checkrail.runs.agents.managed_agents import ManagedAgents
+from checkrail.server.auth import choose_authenticator
+from checkrail.store.keys import Key
 
 from .support import named_users
 
@@ -409,9 +410,9 @@ async def test_an_agent_that_is_refused_now_ends_no_server_and_is_not_run(client
         {"before_run": [[[]]]},
     ):
         row = services.made.kept.rows["poet"]
-        changed = {"poet": row | {"blueprint": {**row["blueprint"], "hooks": hooks}}}
+        changed = {"poet": dataclasses.replace(row, blueprint={**row.blueprint, "hooks": hooks})}
         found = dataclasses.replace(services.made.kept, rows=changed)
-        await services.made._take(found, services.made.kept)
+        await services.made._apply_stored(found, services.made.kept)
         told = await call(client, "GET", "/agents/poet")
         assert told["problem"]
         assert told["enabled"] is False
@@ -423,9 +424,9 @@ async def test_an_agent_that_is_refused_now_ends_no_server_and_is_not_run(client
 async def test_a_viewer_reads_agents_and_makes_none(served):
     class Keys:
         async def find(self, digest):
-            return {"digest": digest, "owner": "eyes", "role": "viewer", "name": "eyes"}
+            return Key("k", digest, "eyes", "viewer", "eyes", created_at=0.0)
 
-    viewer = await served.enter(choose(keys=Keys()), **{"x-api-key": "crk_eyes"})
+    viewer = await served.enter(choose_authenticator(keys=Keys()), **{"x-api-key": "crk_eyes"})
     assert len(await call(viewer, "GET", "/agents")) == 3
     await made(viewer, status=403)
 
@@ -463,7 +464,7 @@ async def test_code_is_for_admins_of_a_server_that_allows_it(served, tmp_path):
     assert agent["kind"] == "procedural"
     assert (await run(root, "lister"))["status"] == "success"
     served.services.made.allow_code = False
-    await served.services.made.renew(anew=True)
+    await served.services.made.refresh(anew=True)
     broken = await call(root, "GET", "/agents/lister")
     assert "may not bring" in broken["problem"]
     assert broken["enabled"] is False
@@ -483,9 +484,9 @@ async def test_two_who_change_agents_at_once_make_no_circle_between_them(client)
 async def test_another_process_learns_of_a_change_as_soon_as_it_is_told(client, services):
     """A second reader of the same database stands for another process."""
     first, parts = services.made, services.runs.parts
-    from checkrail.runs.catalogue import Catalogue
+    from checkrail.runs.agents.catalogue import Catalogue
 
-    other = MadeAgents(
+    other = ManagedAgents(
         services.database,
         Catalogue(),
         first._workshop,

@@ -10,7 +10,7 @@ from tests.runs.support import until
 from checkrail import Ask
 from checkrail.config.server import ApprovalsConfig
 from checkrail.engine.values import digest
-from checkrail.server.auth import choose
+from checkrail.server.auth import choose_authenticator
 
 NOBODYS = uuid.UUID(int=7)
 
@@ -183,8 +183,8 @@ async def test_a_viewer_reads_and_does_not_answer(served):
     async def authenticate(headers):
         return {"identity": "ada", "role": headers["x-role"]}
 
-    member = await served.enter(choose(auth), **{"x-role": "member"})
-    viewer = await served.enter(choose(auth), **{"x-role": "viewer"})
+    member = await served.enter(choose_authenticator(auth), **{"x-role": "member"})
+    viewer = await served.enter(choose_authenticator(auth), **{"x-role": "viewer"})
     _, row = await begun(member)
     for word in ("approve", "deny"):
         assert (await viewer.post(f"/approvals/{row['approval_id']}/{word}")).status_code == 403
@@ -203,10 +203,14 @@ async def test_rules_of_an_auth_object_for_threads_hold_for_what_is_asked_on_the
         value.setdefault("metadata", {})["team"] = ctx.user.identity
         return {"team": ctx.user.identity}
 
-    ada = await served.enter(choose(auth), **{"x-user": "ada"})
-    bob = await served.enter(choose(auth), **{"x-user": "bob"})
+    ada = await served.enter(choose_authenticator(auth), **{"x-user": "ada"})
+    bob = await served.enter(choose_authenticator(auth), **{"x-user": "bob"})
     _, row = await begun(ada)
     assert await listed(bob) == []
+    assert await listed(bob, status="open") == []
+    assert [each["approval_id"] for each in await listed(ada, status="open")] == [
+        row["approval_id"]
+    ]
     assert (await bob.post(f"/approvals/{row['approval_id']}/approve")).status_code == 404
     assert (await ada.post(f"/approvals/{row['approval_id']}/approve")).status_code == 200
 

@@ -6,8 +6,8 @@ import uuid
 import pytest
 
 from checkrail.engine.values import User
-from checkrail.runs.admission import own_assistant
-from checkrail.runs.requests import Asker, RunRequest
+from checkrail.runs.admit.admission import agent_assistant_id
+from checkrail.runs.admit.requests import Principal, RunRequest
 from checkrail.store import crons, threads
 
 from .support import named_users
@@ -54,23 +54,23 @@ async def on_thread(services, assistant_id, owner="anonymous", **options):
     request = RunRequest(
         assistant_id=assistant_id, thread_id=str(uuid.uuid4()), if_not_exists="create", **options
     )
-    [row] = await services.runs.admit([request], Asker(User(owner)))
+    [row] = await services.runs.admit([request], Principal(User(owner)))
     if not options:
-        await services.runs.ended(row["run_id"])
+        await services.runs.ended(row.run_id)
     return row
 
 
 async def has_thread(services, row):
-    found = await services.database.read(lambda reads: threads.get(reads, row["thread_id"]))
+    found = await services.database.read(lambda reads: threads.get(reads, row.thread_id))
     return found is not None
 
 
 async def test_an_agent_has_an_assistant_that_is_found_by_its_name_and_its_id(client):
     by_name = (await client.get("/assistants/echo")).json()
-    assert by_name["assistant_id"] == own_assistant("echo")
+    assert by_name["assistant_id"] == agent_assistant_id("echo")
     assert by_name["metadata"] == {"created_by": "system"}
     assert (by_name["name"], by_name["version"]) == ("echo", 1)
-    by_id = await client.get(f"/assistants/{own_assistant('echo').upper()}")
+    by_id = await client.get(f"/assistants/{agent_assistant_id('echo').upper()}")
     assert by_id.json() == by_name
 
 
@@ -288,15 +288,15 @@ async def test_threads_stay_unless_asked_and_others_threads_stay_always(client, 
     await client.delete(f"/assistants/{gone}", params={"delete_threads": True})
     assert not await has_thread(services, row)
     assert await has_thread(services, other)
-    config = {"configurable": {"thread_id": row["thread_id"]}}
+    config = {"configurable": {"thread_id": row.thread_id}}
     assert await services.checkpointer.aget_tuple(config) is None
 
 
 async def test_a_run_that_waits_goes_with_its_thread(client, services):
     assistant_id = (await made(client))["assistant_id"]
     row = await on_thread(services, assistant_id)
-    waiting = RunRequest(assistant_id=assistant_id, thread_id=row["thread_id"], after_seconds=3600)
-    await services.runs.admit([waiting], Asker(User("anonymous")))
+    waiting = RunRequest(assistant_id=assistant_id, thread_id=row.thread_id, after_seconds=3600)
+    await services.runs.admit([waiting], Principal(User("anonymous")))
     answer = await client.delete(f"/assistants/{assistant_id}", params={"delete_threads": True})
     assert answer.status_code == 204
     assert not await has_thread(services, row)
@@ -379,7 +379,7 @@ async def test_handlers_are_told_what_is_touched(served):
     assert create[0] == "create"
     assert create[1]["assistant_id"] == uuid.UUID(mine)
     assert (create[1]["graph_id"], create[1]["config"]) == ("echo", {"tags": []})
-    assert read == ("read", {"assistant_id": uuid.UUID(own_assistant("echo")), "metadata": {}})
+    assert read == ("read", {"assistant_id": uuid.UUID(agent_assistant_id("echo")), "metadata": {}})
     assert search[1] == {"graph_id": "echo", "metadata": {}, "limit": 3, "offset": 0}
     assert update[1]["name"] == "m"
     assert (latest[0], latest[1]["version"]) == ("update", 1)

@@ -7,7 +7,8 @@ import uuid
 from langgraph_sdk import Auth
 
 from checkrail import Block, Continue
-from checkrail.server.auth import choose
+from checkrail.server.auth import choose_authenticator
+from checkrail.store.keys import Key
 
 NOBODYS = uuid.UUID(int=7)
 LATER = {"after_seconds": 3600}
@@ -342,10 +343,10 @@ async def test_auth_handlers_are_told_which_run_of_which_thread(served):
 async def test_a_viewer_reads_and_cancels_nothing(served):
     class Keys:
         async def find(self, digest):
-            return {"digest": digest, "owner": "anonymous", "role": "viewer", "name": "eyes"}
+            return Key("k", digest, "eyes", "viewer", "anonymous", created_at=0.0)
 
     run_id = (await ask_for(served.client))["run_id"]
-    viewer = await served.enter(choose(keys=Keys()), **{"x-api-key": "crk_eyes"})
+    viewer = await served.enter(choose_authenticator(keys=Keys()), **{"x-api-key": "crk_eyes"})
     assert await listed(viewer) == [run_id]
     assert (await viewer.get(f"/runs/{run_id}")).status_code == 200
     assert (await viewer.post(f"/runs/{run_id}/cancel")).status_code == 403

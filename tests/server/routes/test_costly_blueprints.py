@@ -17,7 +17,10 @@ import pytest
 
 from checkrail import ModelRequest, ToolCall
 
-MANY = int(os.environ.get("CHECKRAIL_BLUEPRINTS", "10000"))
+MANY = range(
+    int(os.environ.get("CHECKRAIL_FIRST_BLUEPRINT", "0")),
+    int(os.environ.get("CHECKRAIL_BLUEPRINTS", "10000")),
+)
 MOST = 0.2
 """CPU seconds that the loop may be held."""
 TRIES = 3
@@ -236,7 +239,7 @@ async def fire_all(entry, value):
     ):
         await entry.hooks.fire(point, given, model="m" * 500, metadata={"tags": ["t" * 500] * 50})
         await asyncio.sleep(0)
-        entry.accepts(point, value)
+        entry.problem_at(point, value)
         await asyncio.sleep(0)
 
 
@@ -261,11 +264,11 @@ async def try_blueprint(served, ann, number):
 
 
 @pytest.mark.parametrize("places", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("count", [60, pytest.param(MANY, marks=pytest.mark.slow)])
-async def test_no_blueprint_of_a_member_holds_the_event_loop(served, count):
+@pytest.mark.parametrize("numbers", [range(60), pytest.param(MANY, marks=pytest.mark.slow)])
+async def test_no_blueprint_of_a_member_holds_the_event_loop(served, numbers):
     ann = await served.as_user("ann")
     taken_in_all, worst = 0, (0.0, -1)
-    for number in range(count):
+    for number in numbers:
         taken, held = await try_blueprint(served, ann, number)
         for _ in range(TRIES - 1):
             if held >= MOST:
@@ -274,10 +277,10 @@ async def test_no_blueprint_of_a_member_holds_the_event_loop(served, count):
         taken_in_all += taken
         worst = max(worst, (held, number))
         assert held < MOST, (number, held, Maker(number).blueprint(f"b{number}")["hooks"])
-    summary = f"{count} blueprints, {taken_in_all} taken; "
+    summary = f"{numbers}: {len(numbers)} blueprints, {taken_in_all} taken; "
     summary += f"held for {worst[0]:.3f} s at most, by {worst[1]}"
     print(summary)  # noqa: T201 - what `make blueprints` is for
-    assert taken_in_all > count // 20
+    assert taken_in_all > len(numbers) // 20
 
 
 def agent(hooks=(), replies=("x",), **more):
@@ -332,6 +335,11 @@ WORST = {
         ),
         {"text": LETTERS},
     ),
+    "patterns that find what others have put there": (
+        agent({"on_run_start": {"redact": {"patterns": ["/\\w/", "/./", "/\\w|[^x]/"]}}}),
+        {"prompt": "[" * 3000, "l": [f"{n}" for n in range(300)]},
+    ),
+    "variables that are never closed": (agent(system_prompt="${" * 20_000), {"prompt": "x"}),
     "globs for the name of a tool": (
         agent(
             {"before_tool_call": [{"block": "no", "tools": [SLOW_GLOB] * 10}] * 10},
@@ -361,6 +369,28 @@ async def test_the_worst_that_is_known_holds_nobody_up(served, case):
             answer = await ann.post("/runs", **body, timeout=120)
         assert answer.status_code < 500 or "too" in answer.text, answer.text
         assert (await ann.delete("/agents/worst")).status_code == 204
+        held.append(watch.most)
+    assert min(held) < MOST, held
+
+
+HEADER = {"type": "http", "url": "https://example.com", "headers": {"token" * 20_000 + "\n": "x"}}
+REFUSED = {
+    "the name of a header": agent({"on_run_start": HEADER}),
+    "a text in an expression that is never closed": agent(
+        {"before_run": {"block": "no", "when": 'x == """' + "\\\\" * 19 + '"'}}
+    ),
+}
+
+
+@pytest.mark.parametrize("places", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("case", REFUSED)
+async def test_what_is_refused_holds_nobody_up_either(served, case):
+    ann = await served.as_user("ann")
+    held = []
+    while len(held) < TRIES and min(held, default=MOST) >= MOST:
+        async with Watch() as watch:
+            answer = await ann.post("/agents", **encode(REFUSED[case]))
+        assert answer.status_code == 422, answer.text
         held.append(watch.most)
     assert min(held) < MOST, held
 

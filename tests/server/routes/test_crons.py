@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from checkrail.engine.values import User
-from checkrail.runs.admission import new_thread, own_assistant
-from checkrail.runs.clock import cron_request
-from checkrail.runs.hub import WORK, Bell
-from checkrail.server.auth import choose
-from checkrail.server.bodies import RunOptions
+from checkrail.runs.admit.admission import agent_assistant_id, new_thread
+from checkrail.runs.events.hub import WORK, Wakeup
+from checkrail.runs.scheduler import build_cron_request
+from checkrail.server.auth import choose_authenticator
+from checkrail.server.run_bodies import RunOptions
 from checkrail.store import crons, runs, threads
+from checkrail.store.keys import Key
 
 from .support import named_users
 
@@ -43,14 +44,14 @@ def thread(services):
     async def make(owner="anonymous", **metadata):
         row = new_thread(str(uuid.uuid4()), owner, 1.0, metadata=metadata)
         await services.database.write(lambda tx: threads.add(tx, row))
-        return row["thread_id"]
+        return row.thread_id
 
     return make
 
 
 async def test_a_cron_says_when_it_is_next_and_is_found_again(client):
     cron = await made(client, schedule="30 4 * * *", timezone="Asia/Tokyo", input={"text": "hi"})
-    assert cron["assistant_id"] == own_assistant("echo")
+    assert cron["assistant_id"] == agent_assistant_id("echo")
     assert (cron["enabled"], cron["on_run_completed"]) == (True, "delete")
     assert (cron["thread_id"], cron["end_time"], cron["user_id"]) == (None, None, "anonymous")
     following = datetime.fromisoformat(cron["next_run_date"])
@@ -75,9 +76,9 @@ async def test_the_payload_makes_the_same_run_as_the_request_would(client, servi
     }
     cron = await made(client, on_run_completed="keep", **options)
     assert cron["payload"]["config"] == {"configurable": {"lang": "fr"}}
-    assert cron["payload"]["assistant_id"] == own_assistant("echo")
-    request = cron_request(await kept(services, cron))
-    expected = RunOptions(**options).options()
+    assert cron["payload"]["assistant_id"] == agent_assistant_id("echo")
+    request = build_cron_request(await kept(services, cron))
+    expected = RunOptions(**options).to_options()
     assert request.kwargs() == {
         key: [*value] if isinstance(value, tuple) else value
         for key, value in expected.items()
@@ -161,7 +162,7 @@ async def test_an_update_changes_what_it_names(client, services):
     assert changed["on_run_completed"] == "keep"
     assert changed["payload"]["input"] == {"text": "a"}
     assert changed["updated_at"] > cron["updated_at"]
-    request = cron_request(await kept(services, cron))
+    request = build_cron_request(await kept(services, cron))
     assert (request.modes, request.durability) == (["updates"], "sync")
     assert request.context == {"tone": "cold"}
     assert request.metadata["n"] == 2
@@ -230,7 +231,7 @@ async def test_crons_are_searched_counted_and_sorted(client, thread):
     assert third["on_run_completed"] is None
     assert await searched(client) == ids[::-1]
     assert await searched(client, assistant_id="echo") == [ids[2], ids[1]]
-    assert await searched(client, assistant_id=own_assistant("loud")) == [ids[0]]
+    assert await searched(client, assistant_id=agent_assistant_id("loud")) == [ids[0]]
     assert await searched(client, assistant_id="nobody") == []
     assert await searched(client, thread_id=on) == [ids[2]]
     assert await searched(client, enabled=False) == [ids[1]]
@@ -260,7 +261,7 @@ async def test_a_search_that_makes_no_sense_is_refused(client):
 
 
 async def test_the_clock_is_told_of_a_cron_and_starts_its_runs(client, services):
-    with Bell(services.runs.parts.hub, ("clock", "")) as bell:
+    with Wakeup(services.runs.parts.hub, ("clock", "")) as bell:
         cron = await made(client)
         assert await bell.wait(30)
         await client.patch(f"/runs/crons/{cron['cron_id']}", json={"schedule": "* * * * * *"})
@@ -269,19 +270,19 @@ async def test_the_clock_is_told_of_a_cron_and_starts_its_runs(client, services)
     def started(reads):
         return runs.search(reads, metadata={"cron_id": cron["cron_id"]})
 
-    with Bell(services.runs.parts.hub, WORK) as bell:
+    with Wakeup(services.runs.parts.hub, WORK) as bell:
         async with asyncio.timeout(60):
             while not (found := await services.database.read(started)):
                 await bell.wait(0.05)
-    assert (found[0]["origin"], found[0]["user"]["identity"]) == ("cron", "anonymous")
+    assert (found[0].origin, found[0].user["identity"]) == ("cron", "anonymous")
     await client.delete(f"/runs/crons/{cron['cron_id']}")
 
 
 async def test_a_cron_acts_as_who_made_it_without_their_credentials(served):
     ann = await served.as_user("ann")
     row = await kept(served.services, await made(ann))
-    assert row["owner"] == "ann"
-    assert User(**row["user"]) == User("ann")
+    assert row.owner == "ann"
+    assert User(**row.user) == User("ann")
     assert "token-of-ann" not in str(row)
 
 
@@ -342,19 +343,18 @@ class OneKey:
         self.key_id = key_id
 
     async def find(self, digest):
-        row = {"digest": digest, "owner": "ann", "role": "member", "name": self.key_id}
-        return {**row, "key_id": self.key_id, "revoked_at": None}
+        return Key(self.key_id, digest, self.key_id, "member", "ann", created_at=0.0)
 
 
 async def test_the_key_that_made_or_last_changed_a_cron_vouches_for_it(served):
     first, second = [
-        await served.enter(choose(keys=OneKey(name)), **{"x-api-key": "crk_x"})
+        await served.enter(choose_authenticator(keys=OneKey(name)), **{"x-api-key": "crk_x"})
         for name in ("first", "second")
     ]
     cron = await made(second)
     assert "key_id" not in cron
-    assert (await kept(served.services, cron))["key_id"] == "second"
+    assert (await kept(served.services, cron)).key_id == "second"
     change = {"metadata": {"a": 1}}
     assert (await first.patch(f"/runs/crons/{cron['cron_id']}", json=change)).is_success
     row = await kept(served.services, cron)
-    assert (row["key_id"], row["owner"]) == ("first", "ann")
+    assert (row.key_id, row.owner) == ("first", "ann")

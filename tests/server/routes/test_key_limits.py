@@ -1,9 +1,10 @@
 """Limits by API key at every point of a run: each key has its own, and nobody shares one."""
 
 from checkrail.builtin.rate_limit import limiter
-from checkrail.server.auth import choose
-from checkrail.server.auth.keys import new_key
+from checkrail.server.auth import choose_authenticator
+from checkrail.server.auth.keys import generate_key
 from checkrail.store import runs
+from checkrail.store.keys import Key
 
 ASKED = {"assistant_id": "echo", "input": {"text": "x"}}
 LIMIT = {"limit": 1, "per": "1h", "by": ["key"]}
@@ -16,9 +17,9 @@ class Keys:
         self._rows = {}
 
     def add(self, owner, name):
-        made = new_key()
-        about = {"owner": owner, "name": name, "role": "member", "key_id": f"id-{len(self._rows)}"}
-        self._rows[made.digest] = {"digest": made.digest, "revoked_at": None, **about}
+        made = generate_key()
+        key_id = f"id-{len(self._rows)}"
+        self._rows[made.digest] = Key(key_id, made.digest, name, "member", owner, created_at=0.0)
         return made.token
 
     async def find(self, digest):
@@ -31,7 +32,7 @@ async def test_a_limit_by_key_at_before_run_counts_each_key_by_itself(served):
     # Two of one owner, and two of the same name.
     tokens = [keys.add("ada", "ci"), keys.add("ada", "laptop"), keys.add("bob", "ci")]
     for token in tokens:
-        client = await served.enter(choose(keys=keys), **{"x-api-key": token})
+        client = await served.enter(choose_authenticator(keys=keys), **{"x-api-key": token})
         statuses = [(await client.post("/runs/wait", json=ASKED)).status_code for _ in range(3)]
         assert statuses == [200, 429, 429]
 
@@ -54,7 +55,9 @@ async def test_hooks_know_the_name_of_the_key_at_every_point_of_a_run(served):
     for point in ("before_run", "on_run_start", "on_result", "after_run"):
         registry.register(see, point, name=f"see {point}")
     keys = Keys()
-    client = await served.enter(choose(keys=keys), **{"x-api-key": keys.add("ada", "ci")})
+    client = await served.enter(
+        choose_authenticator(keys=keys), **{"x-api-key": keys.add("ada", "ci")}
+    )
     answer = await client.post("/runs", json=ASKED)
     await served.services.runs.ended(answer.json()["run_id"])
     await served.services.runs.deliverer.close()
@@ -62,4 +65,4 @@ async def test_hooks_know_the_name_of_the_key_at_every_point_of_a_run(served):
         ("before_run", "on_run_start", "on_result", "after_run"), ("ci", "id-0")
     )
     [row] = await served.services.database.read(lambda reads: runs.search(reads, limit=1))
-    assert row["user"]["extras"] == {"key": "ci", "key_id": "id-0"}
+    assert row.user["extras"] == {"key": "ci", "key_id": "id-0"}

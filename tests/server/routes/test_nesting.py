@@ -5,7 +5,7 @@ import json
 import pytest
 from starlette.responses import Response
 
-from checkrail.server.limits import BodyLimit
+from checkrail.server.body_middleware import BodyLimit
 
 THREAD = "00000000-0000-4000-8000-000000000000"
 ROUTES = [

@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from checkrail.runs.quotas import OwnerQuotas, Quotas
+from checkrail.runs.admit.quotas import OwnerQuotas, Quotas
 from checkrail.store import usage
 
 
@@ -15,7 +15,7 @@ def allow(served, quotas=None, **limits):
     changed = dataclasses.replace(config.limits, **limits)
     served.services.config = dataclasses.replace(config, limits=changed)
     if quotas is not None:
-        served.services.runs.admission.quotas = OwnerQuotas(quotas)
+        served.services.runs.parts.quotas = OwnerQuotas(quotas)
 
 
 async def later(client, **more):
@@ -89,12 +89,28 @@ async def test_bytes_of_what_runs_are_given_told_and_came_to(served):
         lambda reads: usage.sum_stored_bytes(reads, "ann", 0)
     )
     assert stored > 3 * 60_000  # input, events, output
-    served.services.runs.admission.quotas = OwnerQuotas(Quotas(stored_bytes=100_000))
+    served.services.runs.parts.quotas = OwnerQuotas(Quotas(stored_bytes=100_000))
     answer = await ann.post(f"/threads/{thread}/runs", json=body)
     assert answer.status_code == 429
     assert "limits.stored_bytes_per_owner allows 100000" in answer.json()["message"]
     assert (await ann.delete(f"/threads/{thread}")).is_success
     assert (await ann.post("/runs/wait", json=body)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/runs", "/runs/wait"])
+async def test_what_runs_store_counts_before_all_is_summed_again(served, path):
+    most, size = 4_000_000, 100_000
+    allow(served, Quotas(stored_bytes=most))
+    ann = await served.as_user("ann")
+    body = {"assistant_id": "echo", "input": {"text": "x" * size}}
+    if path == "/runs":
+        body["after_seconds"] = 3600
+    answers = [await ann.post(path, json=body) for _ in range(60)]
+    assert {each.status_code for each in answers} == {200, 429}
+    stored = await served.services.database.read(
+        lambda reads: usage.sum_stored_bytes(reads, "ann", 0)
+    )
+    assert stored < most + 5 * size
 
 
 async def test_agents(served):

@@ -3,8 +3,8 @@
 from langgraph_sdk import Auth
 
 from checkrail.engine.values import User
-from checkrail.runs.requests import Asker
-from checkrail.server.routes.events import seen_by
+from checkrail.runs.admit.requests import Principal
+from checkrail.server.routes.events import filter_visible
 from checkrail.store import records
 
 ASKED = {"agent_name": "echo", "parameters": {"text": "x"}, "execution_mode": "sync"}
@@ -61,13 +61,13 @@ async def test_events_are_for_whose_they_are_and_for_admins(served, services):
     ann, bob = await served.as_user("ann"), await served.as_user("bob")
     services.runs.parts.registry.register(lambda event: None, "on_result", name="look")
     mine, theirs = await ran(ann), await ran(bob)
-    rows = await services.database.read(lambda reads: records.after(reads, 0, (), 500))
-    assert {row["event_type"] for row in rows} >= {"run_created", "run_ended", "hook_complete"}
+    rows = await services.database.read(lambda reads: records.load_after(reads, 0, (), 500))
+    assert {row.event_type for row in rows} >= {"run_created", "run_ended", "hook_complete"}
     for owner, seen in (("ann", {mine["run_id"]}), ("bob", {theirs["run_id"]})):
-        told = await seen_by(services, rows, Asker(User(owner), owner))
-        assert {row["run_id"] for row in told} == seen
-        assert len({row["event_type"] for row in told}) == 5
-    told = await seen_by(services, rows, Asker(User("root")))
+        told = await filter_visible(services, rows, Principal(User(owner), owner))
+        assert {row.run_id for row in told} == seen
+        assert len({row.event_type for row in told}) == 5
+    told = await filter_visible(services, rows, Principal(User("root")))
     assert told == rows
-    filtered = Asker(User("eve"), None, {"team": "blue"})
-    assert await seen_by(services, rows, filtered) == []
+    filtered = Principal(User("eve"), None, {"team": "blue"})
+    assert await filter_visible(services, rows, filtered) == []

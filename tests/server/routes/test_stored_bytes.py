@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from checkrail.runs.quotas import OwnerQuotas, Quotas
+from checkrail.runs.admit.quotas import OwnerQuotas, Quotas
 from checkrail.runs.retention import Retention
 from checkrail.store import items, usage
 
@@ -19,7 +19,7 @@ SCRIPT = {"provider": "scripted", "replies": ["done"]}
 @pytest.fixture
 async def ann(served):
     """Somebody who may store 100 kB."""
-    served.services.runs.admission.quotas = OwnerQuotas(Quotas(stored_bytes=MOST))
+    served.services.runs.parts.quotas = OwnerQuotas(Quotas(stored_bytes=MOST))
     return await served.as_user("ann")
 
 
@@ -166,7 +166,7 @@ async def test_versions_of_agents(served, ann):
 
 class TestCrons:
     async def test_their_number(self, served):
-        served.services.runs.admission.quotas = OwnerQuotas(Quotas(crons=2))
+        served.services.runs.parts.quotas = OwnerQuotas(Quotas(crons=2))
         ann = await served.as_user("ann")
         body = {"assistant_id": "echo", "schedule": "0 0 1 1 *", "input": {}}
         made = [await ann.post("/runs/crons", json=body) for _ in range(3)]
@@ -211,8 +211,8 @@ class TestItems:
         async def refuse(ctx, value):
             value["namespace"] = ("langgraph",)  # which the store refuses
 
-        known = {"namespace": "langgraph", "key": "known", "owner": "ann", "stored_bytes": 5}
-        await served.services.database.write(partial(items.put, row=known))
+        known = items.Item("langgraph", "known", "ann", stored_bytes=5)
+        await served.services.database.write(partial(items.put, item=known))
         ann = await served.as_user("ann", auth)
         assert (await self.put(ann, "known")).status_code == 422
         assert (await self.put(ann, "new")).status_code == 422
@@ -227,12 +227,12 @@ class TestItems:
         later = parts.database.time() + 120
 
         def expired(reads):
-            return [row["key"] for row in items.expired(reads, later, 10)]
+            return [row.key for row in items.find_expired(reads, later, 10)]
 
         assert sorted(await parts.database.read(expired)) == ["gone", "read"]
         store = await served.services.find_store()
         await store.adelete(("notes", "own"), "gone")
-        await Retention(parts)._items(later)
+        await Retention(parts)._remove_items(later)
         assert 60_000 < await stored(served) < 70_000
         assert await parts.database.read(expired) == []
 

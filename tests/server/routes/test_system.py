@@ -6,7 +6,8 @@ from urllib.parse import urljoin
 import pytest
 from langgraph_sdk import Auth
 
-from checkrail.server.auth import choose
+from checkrail.server.auth import choose_authenticator
+from checkrail.store.keys import Key
 
 from .support import HERE, named_users
 
@@ -21,7 +22,7 @@ class Keys:
 
         for role in ("admin", "member", "viewer", "runner"):
             if digest == digest_of(f"crk_{role}"):
-                return {"digest": digest, "owner": role, "role": role, "name": role}
+                return Key("k", digest, role, role, role, created_at=0.0)
         return None
 
 
@@ -37,13 +38,13 @@ async def test_whoever_sits_here_is_told_the_agents(client):
 
 @pytest.mark.parametrize("role", ["admin", "member", "viewer"])
 async def test_who_may_list_agents_is_told_them(served, role):
-    client = await served.enter(choose(keys=Keys()), **{"x-api-key": f"crk_{role}"})
+    client = await served.enter(choose_authenticator(keys=Keys()), **{"x-api-key": f"crk_{role}"})
     assert (await info(client))["agents"] == AGENTS
 
 
 @pytest.mark.parametrize("headers", [{}, {"x-api-key": "crk_wrong"}, {"x-api-key": "crk_runner"}])
 async def test_others_are_told_the_rest(served, headers):
-    client = await served.enter(choose(keys=Keys()), **headers)
+    client = await served.enter(choose_authenticator(keys=Keys()), **headers)
     told = await info(client)
     assert told["version"]
     assert "agents" not in told
@@ -64,7 +65,7 @@ def only_loud() -> Auth:
 async def test_a_filter_of_the_project_s_own_auth_holds(served):
     client = await served.as_user("ann", only_loud())
     assert (await info(client))["agents"] == []
-    stranger = await served.enter(choose(only_loud()))
+    stranger = await served.enter(choose_authenticator(only_loud()))
     assert "agents" not in await info(stranger)
 
 
@@ -116,6 +117,6 @@ class TestDocs:
         assert (await client.get(f"/docs/{name}")).status_code == 404
 
     async def test_it_is_there_for_everybody(self, served):
-        client = await served.enter(choose(keys=Keys()))
+        client = await served.enter(choose_authenticator(keys=Keys()))
         for path in ("/docs", "/docs/page.js", "/docs/page.css", "/openapi.json"):
             assert (await client.get(path)).status_code == 200

@@ -1,13 +1,16 @@
 """The routes of a thread's state: read at any checkpoint, written by hand, and its history."""
 
+import dataclasses
 import time
 
+import orjson
 import pytest
 from langgraph.graph import START, MessagesState, StateGraph
 
-from checkrail.runs.graphs.factories import Factory
-from checkrail.runs.graphs.loading import Graphs
-from checkrail.store import runs, threads
+from checkrail.runs.graphs.factories import GraphFactory
+from checkrail.runs.graphs.loader import Graphs
+from checkrail.runs.retention import Retention
+from checkrail.store import runs, state_updates, threads
 
 from .thread_support import FOUND, threads_of, unknown
 
@@ -58,7 +61,7 @@ async def test_a_thread_that_never_ran_has_an_empty_state(api):
 
 async def test_the_state_is_that_of_the_newest_run_s_graph(api, walked):
     await api.served.services.database.write(
-        lambda tx: threads.change(tx, walked, metadata={"graph_id": 5})
+        lambda tx: threads.update_thread(tx, walked, metadata={"graph_id": 5})
     )
     state = await state_of(api, walked)
     assert state["values"] == {"log": ["one", "two", "three"]}
@@ -149,7 +152,7 @@ async def test_a_thread_that_names_its_graph_is_written_to_before_it_ran(api):
     await write(api, made, values={"log": ["zero"]}, as_node="__start__")
     thread = await api.get(f"/threads/{made}")
     assert (thread["values"], thread["status"]) == ({"log": ["zero"]}, "interrupted")
-    assert (await api.run(made, "steps", input=None))["output"]["log"][0] == "zero"
+    assert (await api.run(made, "steps", input=None)).output["log"][0] == "zero"
 
 
 async def test_a_thread_without_a_graph_cannot_be_written_to(api):
@@ -181,7 +184,7 @@ async def test_messages_are_read_by_the_graph_s_own_rules(api):
     graph = StateGraph(MessagesState).add_node("say", lambda state: {}).add_edge(START, "say")
     services = api.served.services
     found = {"chat": graph.compile()}
-    services.graphs.replace(Graphs(found, services.checkpointer, services.store))
+    services.graphs.update_from(Graphs(found, services.checkpointer, services.store))
     made = await api.new(metadata={"graph_id": "chat"})
     for wrong in ([{"role": "nobody", "content": "x"}], [{"nothing": 1}], [[]], {"a": {}}):
         await write(api, made, 422, values={"messages": wrong}, as_node="say")
@@ -263,7 +266,7 @@ async def test_a_paused_subgraph_is_read_written_and_has_its_history(api):
 
 async def test_a_graph_that_is_gone_is_a_conflict_that_names_it(api, walked):
     services = api.served.services
-    services.graphs.replace(Graphs({}, services.checkpointer, services.store))
+    services.graphs.update_from(Graphs({}, services.checkpointer, services.store))
     for method, below, body in (
         ("GET", "/state", None),
         ("POST", "/state", {"values": {}}),
@@ -283,8 +286,12 @@ async def test_factories_are_told_what_a_graph_is_opened_for(api):
         opened.append((config.get("tags"), runtime.access_context, runtime.user.identity))
         return FOUND["steps"]
 
-    made_by = Graphs({"steps": Factory.of(factory, "steps")}, services.checkpointer, services.store)
-    services.graphs.replace(made_by)
+    made_by = Graphs(
+        {"steps": GraphFactory.from_function(factory, "steps")},
+        services.checkpointer,
+        services.store,
+    )
+    services.graphs.update_from(made_by)
     made = await api.new()
     await api.run(made, "steps", config={"tags": ["mine"]})
     opened.clear()
@@ -327,7 +334,7 @@ async def test_a_change_of_state_is_told_by_the_thread(api, walked):
     before, now = await api.get(f"/threads/{walked}"), time.time()
     await write(api, walked, values={"note": "x"})
     row = await api.served.services.database.read(lambda reads: threads.get(reads, walked))
-    assert row["state_updated_at"] >= now
+    assert row.state_updated_at >= now
     assert (await api.get(f"/threads/{walked}"))["updated_at"] > before["updated_at"]
 
 
@@ -336,3 +343,32 @@ async def test_history_may_begin_at_a_checkpoint(api, walked):
     place = {"checkpoint_id": states[2]["checkpoint_id"]}
     assert await history_of(api, walked, checkpoint=place) == states[2:]
     assert await history_of(api, walked, checkpoint=place, limit=1) == states[2:3]
+
+
+async def kept_updates(api, thread_id):
+    read = api.served.services.database.read
+    return await read(lambda reads: state_updates.after(reads, thread_id, 0, 0))
+
+
+async def test_a_state_that_was_written_is_kept_until_the_thread_is_pruned_or_gone(api, walked):
+    await write(api, walked, values={"note": "x"})
+    (update,) = await kept_updates(api, walked)
+    told = {"state": await state_of(api, walked), "thread_id": walked}
+    assert orjson.loads(update.payload) == told
+    await api.post("/threads/prune", {"thread_ids": [walked], "strategy": "keep_latest"})
+    assert await kept_updates(api, walked) == []
+    await write(api, walked, values={"note": "y"})
+    assert [each.number for each in await kept_updates(api, walked)] == [2]
+    assert (await api.served.client.delete(f"/threads/{walked}")).is_success
+    assert await kept_updates(api, walked) == []
+
+
+async def test_old_states_that_were_written_are_forgotten_as_events_are(api, walked):
+    parts = api.served.services.runs.parts
+    await write(api, walked, values={"note": "x"})
+    parts.settings = dataclasses.replace(parts.settings, keep_events=3600.0)
+    await Retention(parts).clean()
+    assert len(await kept_updates(api, walked)) == 1
+    parts.settings = dataclasses.replace(parts.settings, keep_events=0.0)
+    await Retention(parts).clean()
+    assert await kept_updates(api, walked) == []

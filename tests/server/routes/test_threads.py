@@ -145,8 +145,8 @@ async def test_the_config_says_how_long_threads_live_unless_said(api):
     api.served.services.config = ServerConfig(checkpointer=CheckpointerConfig(ttl=ttl))
     for made, minutes in ((await api.new(), 5), (await api.new(ttl=7), 7)):
         row = await read(api, lambda reads, made=made: threads.get(reads, made))
-        assert row["ttl_minutes"] == minutes
-        assert row["expires_at"] == pytest.approx(row["created_at"] + minutes * 60)
+        assert row.ttl_minutes == minutes
+        assert row.expires_at == pytest.approx(row.created_at + minutes * 60)
 
 
 async def read(api, query):
@@ -167,7 +167,7 @@ async def test_supersteps_give_a_thread_its_past(api):
     state = await api.get(f"/threads/{made['thread_id']}/state")
     assert (state["values"], state["next"]) == (made["values"], ["two"])
     ran = await api.run(made["thread_id"], "steps", input=None)
-    assert ran["output"]["log"] == ["zero", "one", "two", "three"]
+    assert ran.output["log"] == ["zero", "one", "two", "three"]
 
 
 UNFIT = [
@@ -223,7 +223,7 @@ async def test_a_deleted_thread_leaves_nothing_behind(api):
     await api.call("DELETE", f"/threads/{made}", status=404)
     for run_id in kept:
         assert await read(api, lambda reads, run=run_id: runs.get(reads, run)) is None
-        assert await read(api, lambda reads, run=run_id: events.after(reads, run, 0)) == []
+        assert await read(api, lambda reads, run=run_id: events.load_after(reads, run, 0)) == []
         assert await read(api, lambda reads, run=run_id: records.of_run(reads, run)) == []
     assert await read(api, lambda reads: crons.get(reads, made)) is None
     assert await checkpoints(api) == 0
@@ -236,14 +236,14 @@ async def add_cron(api, thread_id):
     row = {"cron_id": thread_id, "assistant_id": "steps", "thread_id": thread_id, "metadata": {}}
     row |= {"schedule": "0 0 1 1 *", "enabled": False, "payload": {}}
     times = {"created_at": time.time(), "updated_at": time.time()}
-    await api.served.services.database.write(lambda tx: crons.add(tx, {**row, **times}))
+    await api.served.services.database.write(lambda tx: crons.add(tx, crons.Cron(**row, **times)))
 
 
 async def checkpoints(api):
     """Count all rows that LangGraph's saver has, also those that are put aside for a rollback."""
-    from checkrail.runs.graphs.thread_rows import _transaction
+    from checkrail.runs.graphs.thread_rows import _open_transaction
 
-    async with _transaction(api.served.services.checkpointer) as (execute, tables):
+    async with _open_transaction(api.served.services.checkpointer) as (execute, tables):
         return sum([(await execute(f"SELECT count(*) FROM {t}", {}))[0][0] for t in tables.names])
 
 
@@ -257,7 +257,7 @@ async def test_deleting_a_thread_stops_all_that_runs_on_it(api):
     assert running not in api.runs.parts.live
     assert await checkpoints(api) == 0
     await api.create(thread_id=made)
-    assert (await api.run(made, "steps"))["output"]["log"] == ["one", "two", "three"]
+    assert (await api.run(made, "steps")).output["log"] == ["one", "two", "three"]
 
 
 async def test_a_thread_that_is_deleted_twice_at_once_is_gone_once(api):
@@ -415,7 +415,7 @@ async def test_a_copy_has_the_past_and_a_future_of_its_own(api):
     assert here == there
     await api.call("DELETE", f"/threads/{made}", status=204)
     ran = await api.run(copy["thread_id"], "steps")
-    assert len(ran["output"]["log"]) == 6
+    assert len(ran.output["log"]) == 6
 
 
 async def test_a_copy_of_a_paused_thread_waits_as_well(api):
@@ -424,7 +424,7 @@ async def test_a_copy_of_a_paused_thread_waits_as_well(api):
     assert copy["status"] == "interrupted"
     assert copy["interrupts"] == (await api.get(f"/threads/{made}"))["interrupts"] != {}
     ran = await api.run(copy["thread_id"], "ask", input=None, command={"resume": "left"})
-    assert ran["output"]["log"] == ["one", "left"]
+    assert ran.output["log"] == ["one", "left"]
     assert (await api.get(f"/threads/{made}"))["status"] == "interrupted"
 
 

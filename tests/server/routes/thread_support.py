@@ -11,9 +11,9 @@ from langgraph.types import interrupt
 from tests.runs.support import graph_agent
 from typing_extensions import TypedDict
 
-from checkrail.runs.agents import sync_agents
-from checkrail.runs.graphs.loading import Graphs
-from checkrail.runs.requests import Asker, RunRequest
+from checkrail.runs.admit.requests import Principal, RunRequest
+from checkrail.runs.agents.managed_agents import sync_agents
+from checkrail.runs.graphs.loader import Graphs
 from checkrail.server.auth import ANONYMOUS
 
 
@@ -89,8 +89,8 @@ class Threads:
     async def start(self, thread_id, graph, user=ANONYMOUS.user, **more):
         """Start a run on a thread, as that thread's owner."""
         request = RunRequest(assistant_id=graph, thread_id=thread_id, **more)
-        [row] = await self.runs.admit([request], Asker(user))
-        return row["run_id"]
+        [row] = await self.runs.admit([request], Principal(user))
+        return row.run_id
 
     async def run(self, thread_id, graph, **more):
         more.setdefault("input", {})
@@ -115,8 +115,8 @@ async def threads_of(served):
     """Serve these graphs, and give a client for whoever sits at this machine."""
     services = served.services
     saver, store = services.checkpointer, services.store
-    services.graphs.replace(Graphs(FOUND, saver, store))
-    services.catalogue.renew({name: graph_agent(name) for name in FOUND})
+    services.graphs.update_from(Graphs(FOUND, saver, store))
+    services.catalogue.set_declared({name: graph_agent(name) for name in FOUND})
     agents = {name: f"The graph {name}" for name in FOUND}
     await services.database.write(lambda tx: sync_agents(tx, agents, time.time()))
     return Threads(served, served.client)

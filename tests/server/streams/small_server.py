@@ -16,12 +16,12 @@ from starlette.websockets import WebSocketDisconnect
 
 from checkrail.runs.jsons import dumps, jsonable
 from checkrail.server.streams.channels import Subscription
-from checkrail.server.streams.commands import failure, parse_command, success
+from checkrail.server.streams.commands import error_reply, parse_command, success_reply
 from checkrail.server.streams.errors import ProtocolError
 from checkrail.server.streams.protocol import ProtocolView, cursor_of
-from checkrail.server.streams.replay import ThreadFacts, replay_from
-from checkrail.server.streams.sse import HEARTBEAT, SseView, frame
-from checkrail.server.streams.threads import StreamedRun, ThreadView
+from checkrail.server.streams.sse import HEARTBEAT, SseView, encode_frame
+from checkrail.server.streams.threads import StreamedRun, ThreadCursor, ThreadView
+from checkrail.server.thread_streams import ThreadFacts, replay_from
 
 from .support import streamed
 
@@ -70,8 +70,8 @@ class Thread:
     async def envelopes(self, subscription):
         """Serve a subscription for as long as somebody listens; None is a heartbeat."""
         cursor = replay_from(subscription, self.facts())
-        self.watchers += subscription.watches
-        if subscription.watches and self.runs and not self.runs[-1].live:
+        self.watchers += subscription.is_watcher
+        if subscription.is_watcher and self.runs and not self.runs[-1].live:
             self.watched = self.runs[-1]
         view = None
         try:
@@ -85,7 +85,7 @@ class Thread:
                     if envelope["seq"] > cursor and subscription.wants(envelope):
                         yield envelope
         finally:
-            self.watchers -= subscription.watches
+            self.watchers -= subscription.is_watcher
 
     async def stored(self):
         """Every event of every run from the first, and None when nothing has come for a while."""
@@ -135,7 +135,7 @@ class Served:
         try:
             command = parse_command(await request.json())
         except ProtocolError as error:
-            return JSONResponse(failure(error.id, error.code, error.message), error.status)
+            return JSONResponse(error_reply(error.id, error.code, error.message), error.status)
         params = command.params
         given = params.input if command.method == "run.start" else self.resumed(params)
         run = Run(str(uuid.uuid4()), thread.last_seq)
@@ -146,29 +146,29 @@ class Served:
         if self.quick:  # the run is over before its client has the answer
             await asyncio.wait([task])
         through = cursor_of(run.base_seq)
-        return JSONResponse(success(command.id, {"run_id": run.id}, applied_through=through))
+        return JSONResponse(success_reply(command.id, {"run_id": run.id}, applied_through=through))
 
     def resumed(self, params):
-        return Command(resume=params.command["resume"])
+        return Command(resume=params.to_command["resume"])
 
     async def events(self, request):
         thread = self.thread(request.path_params["id"])
         try:
-            subscription = Subscription.of(await request.json())
+            subscription = Subscription.parse(await request.json())
         except ProtocolError as error:
-            return JSONResponse(failure(None, error.code, error.message), error.status)
+            return JSONResponse(error_reply(None, error.code, error.message), error.status)
         return StreamingResponse(self.framed(thread, subscription), media_type="text/event-stream")
 
     async def framed(self, thread, subscription):
         yield HEARTBEAT
         async for one in thread.envelopes(subscription):
-            yield HEARTBEAT if one is None else frame(one["event_id"], one["method"], one)
+            yield HEARTBEAT if one is None else encode_frame(one["event_id"], one["method"], one)
 
     async def socket(self, websocket):
         thread = self.thread(websocket.path_params["id"])
         await websocket.accept()
         command = parse_command(await websocket.receive_json())
-        answer = success(command.id, {"subscription_id": "s1"})
+        answer = success_reply(command.id, {"subscription_id": "s1"})
         await websocket.send_text(dumps(answer).decode())
         sending = asyncio.create_task(self.sent(websocket, thread.envelopes(command.params)))
         try:
@@ -197,15 +197,16 @@ class Served:
         modes = request.query_params.getlist("stream_mode")
         after = int(request.headers.get("last-event-id", 0))
         view = SseView(modes, subgraphs=True, after=after)
-        told = (frame(*one) for event in run.events for one in view.feed(event))
+        told = (encode_frame(*one) for event in run.events for one in view.feed(event))
         return StreamingResponse(told, media_type="text/event-stream")
 
     async def thread_stream(self, request):
         thread = self.thread(request.path_params["id"])
         modes = request.query_params.getlist("stream_mode")
-        view = ThreadView(thread.id, modes, after=int(request.headers.get("last-event-id", 0)))
+        after = ThreadCursor.parse(request.headers.get("last-event-id", "0"))
+        view = ThreadView(thread.id, modes, after=after)
         told = (
-            frame(*one)
+            encode_frame(*one)
             for run in thread.runs
             for event in run.events
             for one in view.feed(StreamedRun(run.id, run.base_seq), event)

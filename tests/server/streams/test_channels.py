@@ -8,7 +8,7 @@ from langgraph_sdk.stream.subscription import matches_subscription
 from checkrail.server.streams.channels import CHANNELS, MAX_NAMESPACES, Subscription
 from checkrail.server.streams.errors import ProtocolError
 from checkrail.server.streams.protocol import ProtocolView, cursor_of
-from checkrail.server.streams.replay import ThreadFacts, marks_watched, replay_from
+from checkrail.server.thread_streams import ThreadFacts, marks_watched, replay_from
 
 from .support import parent, read, stored
 
@@ -19,7 +19,7 @@ def envelope(method="values", namespace=(), data=None, seq=1):
 
 
 def wants(body, *envelopes):
-    subscription = Subscription.of(body)
+    subscription = Subscription.parse(body)
     return [subscription.wants(one) for one in envelopes]
 
 
@@ -81,7 +81,7 @@ def test_the_filter_agrees_with_the_client(*, channels, namespaces, depth, names
     body |= {} if namespaces is None else {"namespaces": namespaces}
     body |= {} if depth is None else {"depth": depth}
     one = envelope(method, namespace, {} if name is None else {"name": name})
-    assert Subscription.of(body).wants(one) == matches_subscription(one, body)
+    assert Subscription.parse(body).wants(one) == matches_subscription(one, body)
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_the_filter_agrees_with_the_client(*, channels, namespaces, depth, names
 )
 def test_what_does_not_fit_is_refused_with_what_would(body, said):
     with pytest.raises(ProtocolError) as refused:
-        Subscription.of(body)
+        Subscription.parse(body)
     assert refused.value.code == "invalid_argument"
     assert refused.value.status == 422
     assert said in refused.value.message
 
 
-WATCHER = Subscription.of({"channels": ["lifecycle", "input"]})
-SHARED = Subscription.of({"channels": ["values", "lifecycle"], "since": 12})
+WATCHER = Subscription.parse({"channels": ["lifecycle", "input"]})
+SHARED = Subscription.parse({"channels": ["values", "lifecycle"], "since": 12})
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_without_since_a_run_is_told_again_only_if_its_end_was_not_heard(thread,
 
 @pytest.mark.parametrize("watched", [False, True])
 def test_a_page_is_told_the_newest_run_though_its_watcher_has_heard_the_end(watched):
-    page = Subscription.of({"channels": ["values", "messages", "lifecycle", "input"]})
+    page = Subscription.parse({"channels": ["values", "messages", "lifecycle", "input"]})
     thread = ThreadFacts(last_seq=9, newest_base=4, watched=watched)
     assert replay_from(page, thread) == cursor_of(4)
     assert replay_from(page, ThreadFacts(last_seq=9)) == cursor_of(9)
@@ -154,6 +154,6 @@ async def test_a_client_that_was_cut_off_anywhere_gets_exactly_the_rest():
     whole = read(ProtocolView("r1"), events)
     for cut, last in enumerate(whole):
         body = {"channels": [*CHANNELS], "since": last["seq"]}
-        subscription = Subscription.of(body)
+        subscription = Subscription.parse(body)
         rest = [one for one in read(ProtocolView("r1"), events) if subscription.wants(one)]
         assert rest == whole[cut + 1 :]

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_protocol import protocol
 
-from checkrail.runs.graphs.requests import command_of
+from checkrail.runs.graphs.requests import build_command
 from checkrail.server.streams.channels import Subscription
-from checkrail.server.streams.commands import METHODS, failure, parse_command, success
+from checkrail.server.streams.commands import METHODS, error_reply, parse_command, success_reply
 from checkrail.server.streams.errors import STATUSES, ProtocolError
 
 
@@ -46,15 +46,15 @@ def test_a_run_is_started_with_what_the_client_sends_and_more():
     )
     assert (command.id, command.method) == (7, "run.start")
     assert (command.params.assistant_id, command.params.input) == ("a", {"x": 1})
-    assert command.params.options == {"multitask_strategy": "enqueue"}
+    assert command.params.extra_options == {"multitask_strategy": "enqueue"}
 
 
 def test_one_answer_becomes_the_command_of_a_run():
     params = parsed(
         "input.respond", {"interrupt_id": "i", "namespace": ["a:1"], "response": {"ok": True}}
     ).params
-    assert params.answers[0].namespace == ("a:1",)
-    assert params.command == {"resume": {"i": {"ok": True}}}
+    assert params.all_answers[0].namespace == ("a:1",)
+    assert params.to_command == {"resume": {"i": {"ok": True}}}
 
 
 def test_several_answers_with_an_update_and_a_jump_become_one_command():
@@ -63,15 +63,15 @@ def test_several_answers_with_an_update_and_a_jump_become_one_command():
     params = parsed(
         "input.respond", {"responses": responses, "update": {"n": 2}, "goto": goto}
     ).params
-    assert params.command == {"resume": {"a": "A", "b": "B"}, "update": {"n": 2}, "goto": goto}
-    command = command_of(params.command)
+    assert params.to_command == {"resume": {"a": "A", "b": "B"}, "update": {"n": 2}, "goto": goto}
+    command = build_command(params.to_command)
     assert command.resume == {"a": "A", "b": "B"}
     assert command.goto[1].node == "second"
 
 
 def test_a_jump_may_be_the_name_of_one_node():
     params = parsed("input.respond", {"interrupt_id": "i", "response": 1, "goto": "n"}).params
-    assert params.command == {"resume": {"i": 1}, "goto": ["n"]}
+    assert params.to_command == {"resume": {"i": 1}, "goto": ["n"]}
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_whatever_is_sent_is_read_or_refused(method, params):
 
 
 def test_answers_have_the_shape_that_clients_know():
-    assert success(4, {"run_id": "r"}, applied_through=9) == {
+    assert success_reply(4, {"run_id": "r"}, applied_through=9) == {
         "type": "success", "id": 4, "result": {"run_id": "r"}, "meta": {"applied_through_seq": 9}
     }  # fmt: skip
-    assert success(4, {}) == {"type": "success", "id": 4, "result": {}}
-    assert failure(None, "unknown_error", "gone") == {
+    assert success_reply(4, {}) == {"type": "success", "id": 4, "result": {}}
+    assert error_reply(None, "unknown_error", "gone") == {
         "type": "error", "id": None, "error": "unknown_error", "message": "gone"
     }  # fmt: skip
 

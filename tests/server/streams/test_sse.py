@@ -6,7 +6,7 @@ from langgraph_sdk.schema import StreamMode
 from langgraph_sdk.sse import BytesLineDecoder, SSEDecoder
 
 from checkrail.server.streams.modes import STREAM_MODES, StreamModeError, graph_modes, wants_events
-from checkrail.server.streams.sse import HEARTBEAT, SseEvent, SseView, frame
+from checkrail.server.streams.sse import HEARTBEAT, SseEvent, SseView, encode_frame
 from checkrail.store.events import RunEvent
 
 from .support import agent, asking_look, calls, parent, read, stored
@@ -63,20 +63,24 @@ def test_a_graph_is_run_with_what_serves_the_modes(asked, run_with):
 
 
 def test_the_sdk_reads_frames_and_leaves_heartbeats_out():
-    raw = frame("7", "values", {"a": "two\nlines"}) + HEARTBEAT + frame(None, "end", None)
+    raw = (
+        encode_frame("7", "values", {"a": "two\nlines"})
+        + HEARTBEAT
+        + encode_frame(None, "end", None)
+    )
     first, second = decoded(raw)
     assert first == ("values", {"a": "two\nlines"}, "7")
     assert (second.event, second.data) == ("end", None)
 
 
 def test_a_name_cannot_break_out_of_its_field():
-    (part,) = decoded(frame("1", "values|a\nid: 9\n\ndata: {}", {"x": 1}))
+    (part,) = decoded(encode_frame("1", "values|a\nid: 9\n\ndata: {}", {"x": 1}))
     assert part.id == "1"
     assert part.data == {"x": 1}
 
 
 def test_data_that_is_json_already_is_sent_as_it_is():
-    assert frame(None, "custom", b'{"a":1}') == b'event: custom\ndata: {"a":1}\n\n'
+    assert encode_frame(None, "custom", b'{"a":1}') == b'event: custom\ndata: {"a":1}\n\n'
 
 
 async def test_a_stream_starts_with_metadata_and_has_no_event_for_its_end():

@@ -5,8 +5,9 @@ import pytest
 from langgraph_sdk.schema import ThreadStreamMode
 
 from checkrail.server.streams.modes import THREAD_MODES, StreamModeError
-from checkrail.server.streams.threads import StreamedRun, ThreadView
+from checkrail.server.streams.threads import StreamedRun, ThreadCursor, ThreadView
 from checkrail.store.events import RunEvent
+from checkrail.store.state_updates import StateUpdate
 
 from .support import agent, parent, stored
 
@@ -59,19 +60,37 @@ async def test_lifecycle_tells_beginnings_and_ends_only():
     ]
 
 
-async def test_state_updates_are_the_states_of_the_thread():
-    told = plain(read(ThreadView("t", "state_update"), await two_runs(parent())))
-    assert {name for name, _ in told} == {"state_update"}
-    assert {data["thread_id"] for _, data in told} == {"t"}
-    lengths = [len(data["values"]["messages"]) for _, data in told]
-    assert lengths == sorted(lengths)
-    assert told[-1][1]["run_id"] == "r2"
+async def test_states_of_runs_are_no_updates_of_the_state():
+    assert read(ThreadView("t", "state_update"), await two_runs(parent())) == []
 
 
-def test_a_state_that_was_written_from_outside_is_told_where_it_was_asked_for():
-    (told,) = ThreadView("t", ["state_update"]).state_update({"values": {"n": 1}})
-    assert (told.name, told.data) == ("state_update", {"thread_id": "t", "values": {"n": 1}})
-    assert ThreadView("t").state_update({"values": {}}) == []
+def test_a_state_that_was_written_by_hand_has_the_place_that_it_was_written_at():
+    view = ThreadView("t", ["state_update"])
+    told = view.feed_state(StateUpdate(7, 2, b'{"state":{},"thread_id":"t"}'))
+    assert told == ("7.2", "state_update", b'{"state":{},"thread_id":"t"}')
+    assert view.last_state == 2
+    assert (view.has_states, ThreadView("t").has_states) == (True, False)
+
+
+async def test_a_state_that_comes_behind_a_later_run_moves_no_client_back():
+    view = ThreadView("t", ["run_modes", "state_update"])
+    read(view, await two_runs(agent()))
+    assert view.feed_state(StateUpdate(0, 1, b"{}")).id is None
+
+
+@pytest.mark.parametrize(
+    ("event_id", "expected"),
+    [
+        ("12", ThreadCursor(12, 0)),
+        ("12.3", ThreadCursor(12, 3)),
+        ("-", ThreadCursor()),
+        ("1747000000000-0", ThreadCursor()),
+        ("12.", ThreadCursor()),
+        ("1" * 19, ThreadCursor()),
+    ],
+)
+def test_an_id_says_what_a_client_has_and_one_of_another_server_nothing(event_id, expected):
+    assert ThreadCursor.parse(event_id) == expected
 
 
 async def test_numbers_are_those_of_the_thread():
@@ -88,7 +107,7 @@ async def test_a_client_that_comes_back_gets_exactly_the_rest(modes):
     at = 0
     for cut in (one.id for one in whole if one.id is not None):
         at = next(n for n, one in enumerate(whole) if one.id == cut)
-        assert read(ThreadView("t", modes, after=int(cut)), given) == whole[at + 1 :]
+        assert read(ThreadView("t", modes, after=ThreadCursor.parse(cut)), given) == whole[at + 1 :]
     assert at == len(whole) - 1
 
 

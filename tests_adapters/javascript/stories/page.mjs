@@ -29,7 +29,7 @@ export function mount(hook, options, read) {
 
 /** Wait until a condition holds. */
 export async function until(condition, what = String(condition)) {
-  for (const end = Date.now() + 15_000; Date.now() < end; ) {
+  for (const end = Date.now() + 60_000; Date.now() < end; ) {
     if (await condition()) return;
     await new Promise((resolve) => setTimeout(resolve, 10));
   }

@@ -9,7 +9,6 @@ function open(apiUrl, assistantId, options = {}) {
     apiUrl,
     apiKey: null,
     assistantId,
-    callerOptions: { maxRetries: 0 },
     onThreadId: (id) => (seen.threadId = id),
     onCreated: (run) => seen.created.push(Object.keys(run).sort()),
     onCompleted: (end) => seen.completed.push(end),
@@ -134,8 +133,12 @@ export async function forks(url) {
   const history = await client.threads.getHistory(page.seen.threadId);
   const past = history.find((state) => state.next[0] === "second");
   await page.submit(null, { forkFrom: past.checkpoint.checkpoint_id });
+  let after = [];
+  await until(async () => {
+    after = await client.threads.getHistory(page.seen.threadId);
+    return after[0].next.length === 0 && after.length > history.length;
+  }, "the fork's end");
   await until(() => page.now.values.text === "abc");
-  const after = await client.threads.getHistory(page.seen.threadId);
   return {
     values: page.now.values,
     steps: after.map((state) => [state.metadata.step, state.metadata.source, state.values.text]),

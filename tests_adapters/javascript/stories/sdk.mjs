@@ -2,7 +2,8 @@
 import { Client } from "@langchain/langgraph-sdk";
 import { message } from "./messages.mjs";
 
-const connect = (apiUrl) => new Client({ apiUrl, apiKey: null, callerOptions: { maxRetries: 0 } });
+// It repeats what got no answer: LangGraph's server closes connections that were idle for a while.
+const connect = (apiUrl) => new Client({ apiUrl, apiKey: null });
 
 async function collect(stream) {
   const parts = [];

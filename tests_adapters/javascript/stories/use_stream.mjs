@@ -17,7 +17,6 @@ function open(apiUrl, assistantId, options = {}) {
     apiUrl,
     apiKey: null,
     assistantId,
-    callerOptions: { maxRetries: 0 },
     onThreadId: (id) => (seen.threadId = id),
     onCreated: (run) => seen.created.push(run),
     onFinish: (state) => seen.finished.push(state && [state.values, state.next]),

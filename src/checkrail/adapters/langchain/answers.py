@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from checkrail.adapters.langchain.usage import model_in, used_by
-from checkrail.agent.messages import unparsed_in
 from checkrail.engine.frozen import thaw
 from checkrail.engine.values import AssistantMessage, plain
+from checkrail.llm.conversation import unparsed_in
 
 KEPT = frozenset(
     [
@@ -28,47 +28,49 @@ CALLING = frozenset(
 """Parts of a stream that belong to a tool call."""
 
 
-class Whole:
+class WholeAnswers:
     """Answers that come at once: a chat result, with one generation or several."""
 
-    def answers(self, pieces: list[Any]) -> list[list[Any]]:
+    def split_answers(self, pieces: list[Any]) -> list[list[Any]]:
         """Return each answer as the messages it is made of."""
-        return [[_told(one)] for result in pieces for one in result.generations]
+        return [[_with_metadata(one)] for result in pieces for one in result.generations]
 
     def calls_tools(self, piece: Any) -> bool:
         """Return whether a piece is a part of a tool call."""
         return bool(piece)
 
-    def given(self, pieces: list[Any]) -> Any:
-        """Give back what came, as the caller expects it."""
+    def to_output(self, pieces: list[Any]) -> Any:
+        """Return the pieces in the form that the caller expects."""
         return pieces[0]
 
-    def kept(self, given: Any) -> Any:
-        """Return what was given back in a form that can be kept."""
-        return [[_kept(one) for one in given.generations], given.llm_output]
+    def to_stored(self, given: Any) -> Any:
+        """Return an output in a form that can be stored."""
+        return [[_to_pair(one) for one in given.generations], given.llm_output]
 
-    def again(self, kept: Any) -> Any:
-        """Give back what was kept."""
+    def from_stored(self, kept: Any) -> Any:
+        """Return the output that was stored."""
         generations = [ChatGeneration(message=m, generation_info=info) for m, info in kept[0]]
         return ChatResult(generations=generations, llm_output=kept[1])
 
-    def changed(self, pieces: list[Any], made: Mapping[int, AIMessage]) -> Any:
-        """Give back what came with some answers written anew."""
+    def rewrite_answers(self, pieces: list[Any], made: Mapping[int, AIMessage]) -> Any:
+        """Return the output with some answers written anew."""
         (result,) = pieces or [ChatResult(generations=[ChatGeneration(message=made[0])])]
         new = [
             ChatGeneration(message=made[place]) if place in made else one
             for place, one in enumerate(result.generations)
         ]
-        output = {key: value for key, value in (result.llm_output or {}).items() if _keeps(key)}
+        output = {
+            key: value for key, value in (result.llm_output or {}).items() if _is_kept_key(key)
+        }
         return ChatResult(generations=new, llm_output=output)
 
 
-class Chunks:
+class ChunkedAnswers:
     """Answers that come as a stream of chunks."""
 
-    def answers(self, pieces: list[Any]) -> list[list[Any]]:
+    def split_answers(self, pieces: list[Any]) -> list[list[Any]]:
         """Return the one answer as the chunks it is made of."""
-        return [[_told(piece) for piece in pieces]] if pieces else []
+        return [[_with_metadata(piece) for piece in pieces]] if pieces else []
 
     def calls_tools(self, piece: Any) -> bool:
         """Return whether a chunk is a part of a tool call."""
@@ -77,53 +79,53 @@ class Chunks:
         kinds = {part.get("type") for part in parts if isinstance(part, Mapping)}
         return bool(getattr(message, "tool_call_chunks", ())) or not CALLING.isdisjoint(kinds)
 
-    def given(self, pieces: list[Any]) -> Any:
-        """Give back what came."""
+    def to_output(self, pieces: list[Any]) -> Any:
+        """Return the pieces in the form that the caller expects."""
         return pieces
 
-    def kept(self, given: Any) -> Any:
-        """Return what was given back in a form that can be kept."""
-        return [_kept(piece) for piece in given]
+    def to_stored(self, given: Any) -> Any:
+        """Return an output in a form that can be stored."""
+        return [_to_pair(piece) for piece in given]
 
-    def again(self, kept: Any) -> Any:
-        """Give back what was kept."""
+    def from_stored(self, kept: Any) -> Any:
+        """Return the output that was stored."""
         return [ChatGenerationChunk(message=m, generation_info=info) for m, info in kept]
 
-    def changed(self, pieces: list[Any], made: Mapping[int, AIMessage]) -> Any:
+    def rewrite_answers(self, pieces: list[Any], made: Mapping[int, AIMessage]) -> Any:
         """Return the answer as one chunk."""
-        return [ChatGenerationChunk(message=_chunk(made[0]))] if 0 in made else pieces
+        return [ChatGenerationChunk(message=_to_chunk(made[0]))] if 0 in made else pieces
 
 
-class Events:
+class EventAnswers:
     """Answers that come as the events of LangChain's streaming protocol."""
 
-    def answers(self, pieces: list[Any]) -> list[list[Any]]:
+    def split_answers(self, pieces: list[Any]) -> list[list[Any]]:
         """Return the one answer as the message that the events add up to."""
         from langchain_core.language_models.chat_model_stream import ChatModelStream
 
         stream = ChatModelStream()
         for event in pieces:
             stream.dispatch(event)
-        message = stream.output_message or _cut_off(pieces)
+        message = stream.output_message or _partial_answer(pieces)
         return [[message]] if pieces else []
 
     def calls_tools(self, piece: Any) -> bool:
         """Return whether an event may belong to a tool call; they are numbered, so all might."""
         return bool(piece)
 
-    def given(self, pieces: list[Any]) -> Any:
-        """Give back what came."""
+    def to_output(self, pieces: list[Any]) -> Any:
+        """Return the pieces in the form that the caller expects."""
         return pieces
 
-    def kept(self, given: Any) -> Any:
-        """Return what was given back in a form that can be kept."""
+    def to_stored(self, given: Any) -> Any:
+        """Return an output in a form that can be stored."""
         return [*given]
 
-    def again(self, kept: Any) -> Any:
-        """Give back what was kept."""
+    def from_stored(self, kept: Any) -> Any:
+        """Return the output that was stored."""
         return kept
 
-    def changed(self, pieces: list[Any], made: Mapping[int, AIMessage]) -> Any:
+    def rewrite_answers(self, pieces: list[Any], made: Mapping[int, AIMessage]) -> Any:
         """Return the answer as events of its own."""
         from langchain_core.language_models._compat_bridge import message_to_events
 
@@ -133,27 +135,27 @@ class Events:
         return message_to_events(made[0], message_id=named)
 
 
-Form = Whole | Chunks | Events
+Form = WholeAnswers | ChunkedAnswers | EventAnswers
 
 
 def pieces_of(form: Form, given: Any) -> list[Any]:
     """Return what was given back as the pieces in which it came."""
-    return [given] if isinstance(form, Whole) else [*given]
+    return [given] if isinstance(form, WholeAnswers) else [*given]
 
 
-def _cut_off(events: list[Any]) -> AIMessage:
+def _partial_answer(events: list[Any]) -> AIMessage:
     """Return what is known of an answer that has not come to its end: what it has used."""
     used = [event["usage"] for event in events if event.get("usage")]
     return AIMessage("", usage_metadata=used[-1] if used else None)
 
 
-def _kept(one: Any) -> list[Any]:
-    """Give a generation without its class, which nobody could read again."""
+def _to_pair(one: Any) -> list[Any]:
+    """Return a generation without its class, which a journal could not read again."""
     return [one.message, one.generation_info]
 
 
-def _told(one: Any) -> Any:
-    """Return a message with all that was told beside it."""
+def _with_metadata(one: Any) -> Any:
+    """Return a message with the metadata of its generation."""
     info = getattr(one, "generation_info", None)
     if not info:
         return one.message
@@ -161,13 +163,13 @@ def _told(one: Any) -> Any:
     return one.message.model_copy(update={"response_metadata": metadata})
 
 
-def answering(pieces: Sequence[Any], name: str) -> str:
-    """Return which model has answered."""
+def answering_model(pieces: Sequence[Any], name: str) -> str:
+    """Return the name of the model that has answered."""
     return model_in(piece.response_metadata for piece in pieces) or name
 
 
-def remade(pieces: Sequence[Any], answer: AssistantMessage) -> AIMessage:
-    """Write an answer anew, as hooks left it; nothing else of what it said is kept."""
+def rebuild_message(pieces: Sequence[Any], answer: AssistantMessage) -> AIMessage:
+    """Build the message anew from the answer that hooks left; nothing else of it is kept."""
     texts = unparsed_in(answer)
     calls = [call for call in answer.tool_calls if call.args or call.id not in texts]
     broken = [call for call in answer.tool_calls if not call.args and call.id in texts]
@@ -189,29 +191,29 @@ def remade(pieces: Sequence[Any], answer: AssistantMessage) -> AIMessage:
         ],
         id=next((piece.id for piece in pieces if piece.id), None),
         usage_metadata=used_by(pieces),
-        response_metadata=_metadata(pieces),
+        response_metadata=_merge_metadata(pieces),
     )
 
 
-def _metadata(pieces: Sequence[Any]) -> dict[str, Any]:
+def _merge_metadata(pieces: Sequence[Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for piece in pieces:
-        kept |= {key: value for key, value in piece.response_metadata.items() if _keeps(key)}
+        kept |= {key: value for key, value in piece.response_metadata.items() if _is_kept_key(key)}
     return {key: value for key, value in kept.items() if isinstance(value, str | int | float)}
 
 
-def _keeps(key: str) -> bool:
+def _is_kept_key(key: str) -> bool:
     return key in KEPT
 
 
-def _chunk(message: AIMessage) -> AIMessageChunk:
+def _to_chunk(message: AIMessage) -> AIMessageChunk:
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     return AIMessageChunk(
         content=message.content,
         tool_call_chunks=[
             {
                 "name": call["name"],
-                "args": _text(call["args"]),
+                "args": _arguments_text(call["args"]),
                 "id": call["id"],
                 "index": place,
                 "type": "tool_call_chunk",
@@ -224,5 +226,5 @@ def _chunk(message: AIMessage) -> AIMessageChunk:
     )
 
 
-def _text(args: Any) -> str:
+def _arguments_text(args: Any) -> str:
     return args if isinstance(args, str) else json.dumps(plain(args), ensure_ascii=False)

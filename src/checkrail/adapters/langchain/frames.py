@@ -39,11 +39,11 @@ class ModelFrame:
         self.over = False
         self.told: list[Told] = []
 
-    def same(self, guard: Guard, model: Any, name: str, messages: Any) -> bool:
+    def is_same_call(self, guard: Guard, model: Any, name: str, messages: Any) -> bool:
         """Return whether a call is a part of this request."""
         known = model is self.model or name == self.name
         mine = guard is self.guard and not self.over
-        return mine and known and alike(self.messages, messages)
+        return mine and known and has_same_messages(self.messages, messages)
 
 
 class ToolFrame:
@@ -58,14 +58,14 @@ class ToolFrame:
         self.given = given
         self.over = False
 
-    def same(self, guard: Guard, tool: Any, id: str | None, given: Any) -> bool:
+    def is_same_call(self, guard: Guard, tool: Any, id: str | None, given: Any) -> bool:
         """Return whether a call is a part of this one, such as `run` in a thread of `arun`."""
         mine = guard is self.guard and not self.over
         known = tool is self.tool and id == self.id
         return mine and known and (given is self.given or given == self.given)
 
 
-def alike(ours: Sequence[Any], theirs: Any) -> bool:
+def has_same_messages(ours: Sequence[Any], theirs: Any) -> bool:
     """Return whether two lists of messages are the same; most often they share them."""
     if ours is theirs:
         return True
@@ -75,8 +75,8 @@ def alike(ours: Sequence[Any], theirs: Any) -> bool:
 
 
 @contextmanager
-def inside(frame: ModelFrame | ToolFrame) -> Iterator[None]:
-    """Do a part of a call.
+def enter_frame(frame: ModelFrame | ToolFrame) -> Iterator[None]:
+    """Run a part of a call within its frame.
 
     Only while it is being waited for: what a generator sets is seen by whoever consumes it.
     """

@@ -41,17 +41,17 @@ _KEEPABLE = (dict, list, ToolMessage, Command)
 Kept = dict[str, Any]
 
 
-class Unkept(Exception):
-    """Something has no form in which it could be kept."""
+class NotSerializable(Exception):
+    """A value has no form in which it could be stored."""
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class JournalEntry:
     """One call: what its model answered, before hooks saw that, and what it gave in the end."""
 
     task: str
     root: str
-    asked: Callable[[], Any]
+    request_data: Callable[[], Any]
     form: Form | None
     number: int = 0
     answer: Any = None
@@ -59,22 +59,27 @@ class Slot:
     over: bool = False
 
     @property
-    def name(self) -> str:
+    def call_name(self) -> str:
         """A name for the call, which it has again when its task runs again."""
-        found = digest([self.task, self.number, digest(self.asked())])
+        found = digest([self.task, self.number, digest(self.request_data())])
         return found.partition(":")[2][:24]
 
-    def as_data(self) -> Kept:
-        """Give it as data; raises `Unkept`."""
+    def to_json(self) -> Kept:
+        """Return the entry as JSON data; raises `NotSerializable`."""
         given = self.result if self.over else self.answer
-        kept = given if self.form is None else self.form.kept(given)
-        asked = digest(self.asked())
-        return {"task": self.task, "asked": asked, "over": self.over, "given": _written(kept)}
+        kept = given if self.form is None else self.form.to_stored(given)
+        asked = digest(self.request_data())
+        return {
+            "task": self.task,
+            "asked": asked,
+            "over": self.over,
+            "given": _serialize_value(kept),
+        }
 
-    def recall(self, kept: Kept) -> None:
-        """Take up what was kept of the same call."""
-        given = _read(kept["given"])
-        given = given if self.form is None else self.form.again(given)
+    def restore(self, kept: Kept) -> None:
+        """Restore what was stored of the same call."""
+        given = _deserialize_value(kept["given"])
+        given = given if self.form is None else self.form.from_stored(given)
         self.over = kept["over"]
         if self.over:
             self.result = given
@@ -92,7 +97,7 @@ class Journal:
     def __init__(
         self, kept: Iterable[Kept] = (), unkept: Callable[[], object] = lambda: None
     ) -> None:
-        self._slots: list[Slot] = []
+        self._slots: list[JournalEntry] = []
         self._numbers: Counter[str] = Counter()
         self._unkept = unkept
         self._before: dict[tuple[str, str], list[Kept]] = {}
@@ -100,37 +105,37 @@ class Journal:
             self._before.setdefault((each["task"], each["asked"]), []).append(each)
         self._tasks = {task for task, _ in self._before}
 
-    def open(self, asked: Callable[[], Any], form: Form | None = None) -> Slot:
+    def open_entry(self, asked: Callable[[], Any], form: Form | None = None) -> JournalEntry:
         """Begin a call; it may turn out to be one that was made before."""
-        task, root = _place()
-        slot = Slot(task, root, asked, form, self._numbers[task])
+        task, root = _current_task()
+        slot = JournalEntry(task, root, asked, form, self._numbers[task])
         self._numbers[task] += 1
         self._slots.append(slot)
         if task in self._tasks:
             known = self._before.get((task, digest(asked())))
             if known:
-                slot.recall(known.pop(0))
+                slot.restore(known.pop(0))
         return slot
 
-    def end(self, slot: Slot, result: Any) -> None:
-        """Note what a call gave."""
+    def close_entry(self, slot: JournalEntry, result: Any) -> None:
+        """Record the result of a call."""
         slot.result, slot.over = result, True
-        if slot.form is None and not _can_be_kept(result):
+        if slot.form is None and not _can_be_stored(result):
             self._unkept()
 
-    def keep(self, tasks: Collection[str]) -> list[Kept]:
+    def export_calls(self, tasks: Collection[str]) -> list[Kept]:
         """Return the calls of tasks that will run again, as data."""
         kept = []
         for slot in self._slots:
             if slot.root in tasks and (slot.over or slot.answer is not None):
                 try:
-                    kept.append(slot.as_data())
-                except Unkept as unkept:
+                    kept.append(slot.to_json())
+                except NotSerializable as unkept:
                     log.warning("a call gave %s, which cannot be kept: it is made again", unkept)
         return kept
 
 
-def _place() -> tuple[str, str]:
+def _current_task() -> tuple[str, str]:
     """Return the task of a graph that this is a part of, and the one of the outermost graph."""
     try:
         known = get_config().get("configurable") or {}
@@ -140,29 +145,29 @@ def _place() -> tuple[str, str]:
     return str(known.get(_TASK) or ""), first.partition(":")[2]
 
 
-def _can_be_kept(result: Any) -> bool:
-    """Return whether what a tool gave can be kept; only what is no plain text is looked through."""
+def _can_be_stored(result: Any) -> bool:
+    """Return whether the result of a tool can be stored; a plain text is not looked through."""
     said = result.content if isinstance(result, ToolMessage) and not result.artifact else result
     if isinstance(said, _PLAIN):
         return True
     try:
-        return isinstance(result, _KEEPABLE) and bool(_written(result))
-    except Unkept:
+        return isinstance(result, _KEEPABLE) and bool(_serialize_value(result))
+    except NotSerializable:
         return False
 
 
-def _written(value: Any) -> list[str]:
+def _serialize_value(value: Any) -> list[str]:
     try:
         kind, data = _SERDE.dumps_typed(value)
         same = _SERDE.loads_typed((kind, data)) == value
     except Exception as error:
-        raise Unkept(type(value).__name__) from error
+        raise NotSerializable(type(value).__name__) from error
     if not same:
-        raise Unkept(type(value).__name__)
+        raise NotSerializable(type(value).__name__)
     return [kind, base64.b64encode(data).decode()]
 
 
-def _read(kept: list[str]) -> Any:
+def _deserialize_value(kept: list[str]) -> Any:
     kind, data = kept
     if kind not in KINDS:
         raise ValueError(f"a journal holds no data of the kind {kind!r}, only {', '.join(KINDS)}")

@@ -16,7 +16,7 @@ UNCHANGEABLE = "deployment_name"
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """Which model is asked what, and with which arguments."""
+    """One call: its model, its messages, and its arguments."""
 
     model: Any
     messages: Sequence[Any]
@@ -30,8 +30,8 @@ class ModelCall:
         """Whose model it is."""
         return provider_of(self.model)
 
-    def names(self, answered: str | None = None) -> ModelNames:
-        """Return the names of the model: as it is asked, as it was before hooks, as it answered."""
+    def model_names(self, answered: str | None = None) -> ModelNames:
+        """Return the names of the model: as called, as before hooks, and as it answered."""
         told = {
             "model": self.name,
             "provider": self.provider,
@@ -40,8 +40,8 @@ class ModelCall:
         }
         return {name: said for name, said in told.items() if said}
 
-    def muted(self) -> ModelCall:
-        """Return the call such that the model's own code tells nobody of pieces of its answer."""
+    def without_callbacks(self) -> ModelCall:
+        """Return the call without the callbacks that would report pieces of its answer."""
         manager = self.options.get("run_manager")
         if manager is None:
             return self
@@ -49,8 +49,8 @@ class ModelCall:
         quiet.handlers = []
         return replace(self, options={**self.options, "run_manager": quiet})
 
-    def renamed(self, wanted: str) -> ModelCall | None:
-        """Return the call to another model of the same provider, or None if that cannot be."""
+    def with_model_name(self, wanted: str) -> ModelCall | None:
+        """Return the call with another model of the same provider, or None if it is fixed."""
         renamed = replace(self, name=wanted, requested=self.requested or self.name)
         if isinstance(self.options.get("model"), str):
             return replace(renamed, options={**self.options, "model": wanted})
@@ -61,7 +61,7 @@ class ModelCall:
 
 
 def name_of(model: Any, options: Mapping[str, Any]) -> str:
-    """Return the name of the model that a call asks for."""
+    """Return the name of the model that is called."""
     named = options.get("model")
     if isinstance(named, str):
         return named

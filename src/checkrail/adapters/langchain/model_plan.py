@@ -9,28 +9,39 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from checkrail.adapters.enforcement import enforcing
-from checkrail.adapters.langchain.answers import Form, answering, pieces_of, remade
-from checkrail.adapters.langchain.endings import ending, failing
+from checkrail.adapters.langchain.answers import Form, answering_model, pieces_of, rebuild_message
 from checkrail.adapters.langchain.frames import MODEL, ModelFrame
 from checkrail.adapters.langchain.guard import Guard
-from checkrail.adapters.langchain.journal import Slot
-from checkrail.adapters.langchain.lanes import (
-    Seen,
-    first_half,
-    second_half,
-    transforms,
-)
+from checkrail.adapters.langchain.journal import JournalEntry
 from checkrail.adapters.langchain.model_calls import ModelCall
-from checkrail.adapters.langchain.requests import Unfit, applied, request_of, with_messages
-from checkrail.adapters.langchain.steps import Act, Fire, Plan
+from checkrail.adapters.langchain.plans import CallStep, FireStep, Plan
+from checkrail.adapters.langchain.requests import (
+    UnfitRequest,
+    apply_changes,
+    request_of,
+    with_messages,
+)
+from checkrail.adapters.langchain.run_endings import build_ending, failure_ending
+from checkrail.adapters.langchain.tool_call_hooks import (
+    FIRST_HALF,
+    ReviewedToolCall,
+    second_half,
+    transform_hooks,
+)
 from checkrail.adapters.langchain.usage import used_by
-from checkrail.agent.messages import is_call, legal, problems, unparsed_in, user_message
 from checkrail.agent.models.langchain_messages import read_answer
+from checkrail.engine.enforcement import has_enforcing_hooks
 from checkrail.engine.points import Decision, HookPoint, Lane
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import AssistantMessage, ToolCall
 from checkrail.engine.verdict import Verdict
+from checkrail.llm.conversation import (
+    is_call,
+    legal_message,
+    unparsed_in,
+    user_message,
+)
+from checkrail.llm.verdicts import invalid_answer_reason
 from checkrail.styles.fluent import DEFAULT_FEEDBACK
 
 log = logging.getLogger("checkrail.langchain")
@@ -46,20 +57,20 @@ class Hold(Enum):
     WHOLE = "all of it"
 
 
-class Asked(Act):
-    """A model that is being asked, and what it has answered so far."""
+class ModelCallStep(CallStep):
+    """A model call under way, and what it has answered so far."""
 
     def __init__(self, guard: Guard, call: ModelCall, form: Form, hold: Hold) -> None:
         self.guard = guard
-        self.call = call if hold is Hold.NOTHING else call.muted()
+        self.call = call if hold is Hold.NOTHING else call.without_callbacks()
         self.form = form
         self.frame: ModelFrame = ModelFrame(guard, call.model, call.name, call.messages)
         self.pieces: list[Any] = []
         self.sent = 0
         self._hold = hold
 
-    def take(self, piece: Any) -> bool:
-        """Take a piece of the answer; say whether it may go out."""
+    def accept_piece(self, piece: Any) -> bool:
+        """Take a piece of the answer, and return whether it may go out."""
         self.pieces.append(piece)
         if self._hold is Hold.TOOLS and self.form.calls_tools(piece):
             self._hold = Hold.WHOLE
@@ -68,78 +79,78 @@ class Asked(Act):
         return flows
 
     @property
-    def held(self) -> list[Any]:
-        """What has not gone out yet."""
+    def held_pieces(self) -> list[Any]:
+        """The pieces that have not gone out yet."""
         return self.pieces[self.sent :] if self.call.streams else self.pieces
 
     def close(self) -> None:
         """Count what the model has used, also of an answer that was cut off or is refused."""
-        for pieces in self.form.answers(self.pieces):
+        for pieces in self.form.split_answers(self.pieces):
             if (used := used_by(pieces)) is None:
                 continue
-            told = answering(pieces, self.call.name), used
+            told = answering_model(pieces, self.call.name), used
             if told not in self.frame.told:  # else it is the usage of a model that it asked
                 self.guard.used.add(*told)
             if (around := MODEL.get()) is not None and around is not self.frame:
                 around.told.append(told)
 
 
-def holding(scope: Scope) -> Hold:
-    """Return what of an answer has to wait."""
-    if enforcing(scope, HookPoint.AFTER_LLM_CALL, Lane.TRANSFORM, Lane.GATE):
+def find_hold(scope: Scope) -> Hold:
+    """Return what part of an answer has to wait for hooks."""
+    if has_enforcing_hooks(scope, HookPoint.AFTER_LLM_CALL, Lane.TRANSFORM, Lane.GATE):
         return Hold.WHOLE
-    changes = enforcing(scope, HookPoint.BEFORE_TOOL_CALL, Lane.TRANSFORM)
+    changes = has_enforcing_hooks(scope, HookPoint.BEFORE_TOOL_CALL, Lane.TRANSFORM)
     return Hold.TOOLS if changes else Hold.NOTHING
 
 
-def model_plan(guard: Guard, call: ModelCall, form: Form, slot: Slot | None = None) -> Plan:
-    """Ask a model, as often as hooks want it asked, and give what they let pass.
+def model_plan(guard: Guard, call: ModelCall, form: Form, slot: JournalEntry | None = None) -> Plan:
+    """Call a model, as often as hooks retry it, and return what they let pass.
 
     An answer that came before the run was left, as its `slot` knows, is not asked for again.
     """
     while True:
-        guard.check()
+        guard.check_running()
         replaced: AssistantMessage | None = None
         if slot is not None and slot.answer is not None:
-            asked = Asked(guard, call, form, Hold.WHOLE)
+            asked = ModelCallStep(guard, call, form, Hold.WHOLE)
             asked.pieces = pieces_of(form, slot.answer)
         else:
-            ready, replaced = yield from _before(guard, call)
-            hold = holding(guard.scope) if replaced is None else Hold.WHOLE
-            asked = Asked(guard, ready, form, hold)
+            ready, replaced = yield from _fire_request(guard, call)
+            hold = find_hold(guard.scope) if replaced is None else Hold.WHOLE
+            asked = ModelCallStep(guard, ready, form, hold)
             if replaced is None:
                 yield asked
-                guard.check()
+                guard.check_running()
                 if slot is not None:
-                    slot.answer = form.given(asked.pieces)
-        again = yield from _after(guard, asked, replaced)
+                    slot.answer = form.to_output(asked.pieces)
+        again = yield from _review_answers(guard, asked, replaced)
         if slot is not None:
             slot.answer = None
         if not isinstance(again, Verdict):
             return again
         feedback = user_message(again.reason or DEFAULT_FEEDBACK)
-        call = with_messages(call, [feedback, *_legal(again.inject)])
+        call = with_messages(call, [feedback, *_legal_messages(again.inject)])
 
 
-def _before(
+def _fire_request(
     guard: Guard, call: ModelCall
-) -> Generator[Fire | Act, Any, tuple[ModelCall, AssistantMessage | None]]:
-    """Show the request; give the call as hooks want it, and what they answer in its stead."""
+) -> Generator[FireStep | CallStep, Any, tuple[ModelCall, AssistantMessage | None]]:
+    """Fire `before_llm_call`; return the call as hooks left it, and an answer in its place."""
     point = HookPoint.BEFORE_LLM_CALL
     call = _with_injected(guard, call)
     if not guard.scope.has(point):
         return call, None
     shown = request_of(call)
-    verdict = yield Fire(guard.scope, point, shown, guard.model_ids(call.names()))
+    verdict = yield FireStep(guard.scope, point, shown, guard.model_ids(call.model_names()))
     if verdict.decision in ENDING:
-        raise guard.end(ending(verdict, point))
+        raise guard.end_run(build_ending(verdict, point))
     try:
-        call = applied(call, shown, verdict.subject)
-    except Unfit as unfit:
-        raise guard.end(failing(str(unfit), point)) from unfit
-    call = with_messages(call, _legal(verdict.inject))
+        call = apply_changes(call, shown, verdict.subject)
+    except UnfitRequest as unfit:
+        raise guard.end_run(failure_ending(str(unfit), point)) from unfit
+    call = with_messages(call, _legal_messages(verdict.inject))
     if verdict.decision is Decision.REPLACE:
-        return call, _sound(guard, verdict, point)
+        return call, _valid_answer(guard, verdict, point)
     return call, None
 
 
@@ -149,7 +160,7 @@ def _with_injected(guard: Guard, call: ModelCall) -> ModelCall:
     for place in range(len(messages), 0, -1):
         if getattr(messages[place - 1], "type", None) != "tool":
             continue
-        found = _legal(guard.injected([messages[place - 1].tool_call_id]))
+        found = _legal_messages(guard.injected_messages([messages[place - 1].tool_call_id]))
         if found:
             end = place
             while end < len(messages) and getattr(messages[end], "type", None) == "tool":
@@ -158,33 +169,35 @@ def _with_injected(guard: Guard, call: ModelCall) -> ModelCall:
     return call if len(messages) == len(call.messages) else replace(call, messages=messages)
 
 
-def _legal(given: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [said for message in given if (said := legal(message)) is not None]
+def _legal_messages(given: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [said for message in given if (said := legal_message(message)) is not None]
 
 
-def _after(
-    guard: Guard, asked: Asked, replaced: AssistantMessage | None
-) -> Generator[Fire | Act, Any, Any]:
-    """Show what came; give it as hooks left it, or the verdict that wants it asked again."""
+def _review_answers(
+    guard: Guard, asked: ModelCallStep, replaced: AssistantMessage | None
+) -> Generator[FireStep | CallStep, Any, Any]:
+    """Show the answers to hooks; return them as hooks left them, or the verdict that retries."""
     scope, form = guard.scope, asked.form
-    if replaced is None and not scope.has(HookPoint.AFTER_LLM_CALL) and not transforms(scope):
+    if replaced is None and not scope.has(HookPoint.AFTER_LLM_CALL) and not transform_hooks(scope):
         _note_calls(guard, asked)
-        return form.given(asked.held)
+        return form.to_output(asked.held_pieces)
     made: dict[int, Any] = {}
-    found = [(replaced, [])] if replaced else _read(guard, asked)
+    found = [(replaced, [])] if replaced else _read_answers(guard, asked)
     for place, (message, pieces) in enumerate(found):
-        passed = yield from _passed(guard, message, asked.call)
+        passed = yield from _review_answer(guard, message, asked.call)
         if isinstance(passed, Verdict):
             return passed
-        if replaced is not None or not _same(message, passed):
-            made[place] = _written(asked, pieces, message, passed)
-    return form.changed(asked.held, made) if made else form.given(asked.held)
+        if replaced is not None or not _is_same_answer(message, passed):
+            made[place] = _rewrite_answer(asked, pieces, message, passed)
+    return (
+        form.rewrite_answers(asked.held_pieces, made) if made else form.to_output(asked.held_pieces)
+    )
 
 
-def _note_calls(guard: Guard, asked: Asked) -> None:
+def _note_calls(guard: Guard, asked: ModelCallStep) -> None:
     """Remember which model made the tool calls of an answer that no hook is shown."""
-    for pieces in asked.form.answers(asked.pieces):
-        names = asked.call.names(answering(pieces, asked.call.name))
+    for pieces in asked.form.split_answers(asked.pieces):
+        names = asked.call.model_names(answering_model(pieces, asked.call.name))
         guard.note_model(_call_ids(pieces), names)
 
 
@@ -195,96 +208,103 @@ def _call_ids(pieces: Sequence[Any]) -> Iterator[str]:
                 yield part["id"]
 
 
-def _read(guard: Guard, asked: Asked) -> list[tuple[AssistantMessage, list[Any]]]:
+def _read_answers(guard: Guard, asked: ModelCallStep) -> list[tuple[AssistantMessage, list[Any]]]:
     context = guard.scope.context.run_id or "chat"
     found = []
-    for pieces in asked.form.answers(asked.pieces):
+    for pieces in asked.form.split_answers(asked.pieces):
         answer = read_answer(pieces, asked.call.name)
         calls = [dataclasses.replace(call, context=context) for call in answer.tool_calls]
         found.append((dataclasses.replace(answer, tool_calls=calls), pieces))
     return found
 
 
-def _passed(
+def _review_answer(
     guard: Guard, message: AssistantMessage, call: ModelCall
-) -> Generator[Fire | Act, Any, AssistantMessage | Verdict]:
-    point, names = HookPoint.AFTER_LLM_CALL, call.names(message.model)
+) -> Generator[FireStep | CallStep, Any, AssistantMessage | Verdict]:
+    point, names = HookPoint.AFTER_LLM_CALL, call.model_names(message.model)
     if guard.scope.has(point):
-        verdict = yield Fire(guard.scope, point, message, guard.model_ids(call.names()))
+        verdict = yield FireStep(guard.scope, point, message, guard.model_ids(call.model_names()))
         if verdict.decision is Decision.RETRY:
             return verdict  # type: ignore[no-any-return]
         if verdict.decision in ENDING:
-            raise guard.end(ending(verdict, point))
-        message = _sound(guard, verdict, point)
-        guard.inject([made.id for made in message.tool_calls], verdict.inject)
+            raise guard.end_run(build_ending(verdict, point))
+        message = _valid_answer(guard, verdict, point)
+        guard.store_injected([made.id for made in message.tool_calls], verdict.inject)
     guard.note_model([made.id for made in message.tool_calls], names)
-    if message.tool_calls and transforms(guard.scope):
-        calls = yield from _shown(guard, message)
+    if message.tool_calls and transform_hooks(guard.scope):
+        calls = yield from _review_tool_calls(guard, message)
         message = dataclasses.replace(message, tool_calls=calls)
     return message
 
 
-def _sound(guard: Guard, verdict: Verdict, point: HookPoint) -> AssistantMessage:
+def _valid_answer(guard: Guard, verdict: Verdict, point: HookPoint) -> AssistantMessage:
     message: AssistantMessage = verdict.value
-    if (problem := next(problems(message), None)) is not None:
-        raise guard.end(failing(f"the answer that hooks made is none: {problem}", point))
+    if (reason := invalid_answer_reason(verdict)) is not None:
+        raise guard.end_run(failure_ending(reason, point))
     return message
 
 
-def _shown(guard: Guard, message: AssistantMessage) -> Generator[Fire | Act, Any, list[ToolCall]]:
+def _review_tool_calls(
+    guard: Guard, message: AssistantMessage
+) -> Generator[FireStep | CallStep, Any, list[ToolCall]]:
     """Show the tool calls of an answer to the hooks that may change them."""
     unread = unparsed_in(message)
     calls: list[ToolCall] = []
     for call in message.tool_calls:
         shown = call
         if call.args or call.id not in unread:
-            shown = yield from _shown_call(guard, call)
+            shown = yield from _review_tool_call(guard, call)
         calls.append(shown)
     return calls
 
 
-def _shown_call(guard: Guard, call: ToolCall) -> Generator[Fire | Act, Any, ToolCall]:
+def _review_tool_call(
+    guard: Guard, call: ToolCall
+) -> Generator[FireStep | CallStep, Any, ToolCall]:
     point, hooks, ids = (
         HookPoint.BEFORE_TOOL_CALL,
-        transforms(guard.scope),
+        transform_hooks(guard.scope),
         guard.tool_ids(call.id),
     )
-    verdict = yield Fire(first_half(guard.scope), point, call, ids)
+    verdict = yield FireStep(guard.scope, point, call, {**ids, **FIRST_HALF})
     shown: ToolCall = verdict.subject
     if not is_call(shown):
         problem = "it needs a name and a dict of args"
-        raise guard.end(failing(f"hooks made a tool call that is none: {problem}", point))
+        raise guard.end_run(
+            failure_ending(f"hooks left a tool call that cannot be made: {problem}", point)
+        )
     if shown.id != call.id:
         shown = dataclasses.replace(shown, id=call.id)
-    seen = Seen(hooks, verdict)
-    guard.remember(shown, seen)
-    guard.inject([call.id], verdict.inject)
+    seen = ReviewedToolCall(hooks, verdict)
+    guard.store_reviewed_call(shown, seen)
+    guard.store_injected([call.id], verdict.inject)
     if verdict.decision is Decision.FAIL:
-        final = yield Fire(second_half(guard.scope, seen), point, shown, ids)
-        raise guard.end(ending(final, point))
+        options = {**ids, **second_half(guard.scope, seen)}
+        final = yield FireStep(guard.scope, point, shown, options)
+        raise guard.end_run(build_ending(final, point))
     return shown
 
 
-def _same(ours: AssistantMessage, theirs: AssistantMessage) -> bool:
+def _is_same_answer(ours: AssistantMessage, theirs: AssistantMessage) -> bool:
     if ours is theirs:
         return True
-    return ours.content == theirs.content and [_call(c) for c in ours.tool_calls] == [
-        _call(c) for c in theirs.tool_calls
+    return ours.content == theirs.content and [_call_key(c) for c in ours.tool_calls] == [
+        _call_key(c) for c in theirs.tool_calls
     ]
 
 
-def _call(call: ToolCall) -> tuple[str, str, Any]:
+def _call_key(call: ToolCall) -> tuple[str, str, Any]:
     return call.id, call.name, call.args
 
 
-def _written(
-    asked: Asked, pieces: list[Any], message: AssistantMessage, passed: AssistantMessage
+def _rewrite_answer(
+    asked: ModelCallStep, pieces: list[Any], message: AssistantMessage, passed: AssistantMessage
 ) -> Any:
     """Write an answer anew; of a stream only what has not gone out yet."""
     if not asked.sent or not asked.call.streams:
-        return remade(pieces, passed)
+        return rebuild_message(pieces, passed)
     if passed.content != message.content:
         log.error("hooks that came while an answer was streamed changed what was sent already")
     held = pieces[asked.sent :]
     rest = read_answer(held, asked.call.name).content if held else ""
-    return remade(held, dataclasses.replace(passed, content=rest))
+    return rebuild_message(held, dataclasses.replace(passed, content=rest))

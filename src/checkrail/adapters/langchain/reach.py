@@ -35,36 +35,40 @@ def out_of_reach(graph: Any) -> list[str]:
     """Return what a compiled graph calls, or may call, that no hook of a run would see."""
     nodes = getattr(graph, "nodes", None)
     if not isinstance(nodes, Mapping):
-        return [*_found("the graph", graph, set())]
+        return [*_find_problems("the graph", graph, set())]
     seen: set[int] = set()
-    return [said for name, node in nodes.items() for said in _found(f"node {name!r}", node, seen)]
+    return [
+        said
+        for name, node in nodes.items()
+        for said in _find_problems(f"node {name!r}", node, seen)
+    ]
 
 
-def _found(where: str, thing: Any, seen: set[int]) -> Iterator[str]:
+def _find_problems(where: str, thing: Any, seen: set[int]) -> Iterator[str]:
     if id(thing) in seen or thing is None or isinstance(thing, (str, int, float, bytes)):
         return
     seen.add(id(thing))
-    if (problem := _problem(thing)) is not None:
+    if (problem := _describe_problem(thing)) is not None:
         yield f"{where}: {problem}"
         return
-    for inner in _inside(thing):
-        yield from _found(where, inner, seen)
+    for inner in _iter_inner(thing):
+        yield from _find_problems(where, inner, seen)
 
 
-def _problem(thing: Any) -> str | None:
+def _describe_problem(thing: Any) -> str | None:
     cls = type(thing)
     if cls.__name__ == "RemoteGraph":
         return "a RemoteGraph runs on another server: hooks for it have to stand there"
     if isinstance(thing, BaseLLM):
         return f"{cls.__name__} completes text and is no chat model: hooks hold in chat models only"
     if isinstance(thing, (BaseChatModel, BaseTool)):
-        return _overriding(thing)
-    if (package := _raw(thing)) is not None:
+        return _override_problem(thing)
+    if (package := _raw_package(thing)) is not None:
         return f"it uses {package} itself: hooks see only models that LangChain calls"
     return None
 
 
-def _overriding(thing: Any) -> str | None:
+def _override_problem(thing: Any) -> str | None:
     for cls in type(thing).__mro__:
         own = [name for name in PUBLIC if name in cls.__dict__]
         if own and not _is_owned(cls.__module__):
@@ -74,7 +78,7 @@ def _overriding(thing: Any) -> str | None:
     return None
 
 
-def _raw(thing: Any) -> str | None:
+def _raw_package(thing: Any) -> str | None:
     module = thing.__name__ if isinstance(thing, ModuleType) else type(thing).__module__
     names = {".".join(module.split(".")[:depth]) for depth in (1, 2)}
     return next(iter(names & RAW), None)
@@ -86,7 +90,7 @@ def _is_owned(module: str) -> bool:
     return ours or root.startswith(OWNERS) or root in sys.stdlib_module_names
 
 
-def _inside(thing: Any) -> Iterator[Any]:
+def _iter_inner(thing: Any) -> Iterator[Any]:
     if isinstance(thing, Mapping):
         yield from thing.values()
     elif isinstance(thing, (list, tuple, set, frozenset)):
@@ -96,11 +100,11 @@ def _inside(thing: Any) -> Iterator[Any]:
     elif inspect.ismethod(thing):
         yield thing.__func__
         yield thing.__self__
-    elif _holds(thing):
+    elif _is_container(thing):
         yield from (getattr(thing, name, None) for name in LEADS)
 
 
-def _holds(thing: Any) -> bool:
+def _is_container(thing: Any) -> bool:
     """Return whether a thing is one of LangChain's that run others."""
     return isinstance(thing, Runnable) or type(thing).__module__.startswith("langgraph")
 

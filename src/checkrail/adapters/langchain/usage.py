@@ -30,22 +30,22 @@ class Usage:
     def add(self, name: str, used: Any) -> None:
         """Count what one call has used."""
         with self._lock:
-            self.by_model[name] = added(self.by_model.get(name), used)
+            self.by_model[name] = sum_usage(self.by_model.get(name), used)
         self._changed()
 
 
-def added(total: Any, more: Any) -> dict[str, Any]:
+def sum_usage(total: Any, more: Any) -> dict[str, Any]:
     """Add up two usages; either may be missing."""
     summed: Any = add_usage(total, more)
     return dict(summed)
 
 
 def used_by(messages: Iterable[Any]) -> dict[str, Any] | None:
-    """Return what the pieces of an answer have told of its tokens so far."""
+    """Return the usage that the pieces of an answer contain so far."""
     total: dict[str, Any] | None = None
     for message in messages:
         if told := getattr(message, "usage_metadata", None):
-            total = added(total, told)
+            total = sum_usage(total, told)
     return total
 
 

@@ -16,6 +16,6 @@ callback: Any
 def __getattr__(name: str) -> Any:
     if name != "callback":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from checkrail.adapters.litellm.callback import made
+    from checkrail.adapters.litellm.callback import build_callback
 
-    return made()
+    return build_callback()

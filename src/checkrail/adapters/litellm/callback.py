@@ -15,12 +15,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from checkrail.adapters.litellm.seams import SEAMS, Seams
-from checkrail.adapters.litellm.synthetic import ANSWERED
+from checkrail.adapters.litellm.proxy_hooks import SEAMS, ProxyHooks
+from checkrail.adapters.litellm.synthetic_answers import ANSWERED
 from checkrail.config.hook_files import find_gateway_files
 from checkrail.engine.errors import CheckrailError
-from checkrail.engine.extras import MissingExtraError
-from checkrail.gateway.opening import OpenGateway
+from checkrail.extras import MissingExtraError
+from checkrail.gateway.startup import OpenGateway
 
 log = logging.getLogger("checkrail.litellm")
 
@@ -36,13 +36,13 @@ class UnknownLiteLLMError(CheckrailError):
 
 
 @functools.cache
-def made() -> Any:
-    """Make the callback, once in a process. Raises `ConfigError` if its hooks cannot be loaded."""
+def build_callback() -> Any:
+    """Build the callback, once in a process. Raises `ConfigError` if its hooks cannot be loaded."""
     found = find_gateway_files(hooks=os.environ.get(HOOKS) or None)
     hooks = OpenGateway(found)
     open_things = ExitStack()
-    with in_turn(found.files[0]):
-        open_things.enter_context(hooks.counting())
+    with lock_startup(found.files[0]):
+        open_things.enter_context(hooks.open_counters())
     atexit.register(open_things.close)
     files = ", ".join(str(loaded.file) for loaded in hooks.loaded)
     log.info("%d hooks of %s hold in this proxy", len(hooks.registry.list()), files)
@@ -50,7 +50,7 @@ def made() -> Any:
 
 
 @contextlib.contextmanager
-def in_turn(file: Path) -> Iterator[None]:
+def lock_startup(file: Path) -> Iterator[None]:
     """Let workers that start at once make their database one after the other."""
     with file.open("rb") as held:
         with contextlib.suppress(ImportError, OSError):  # where it cannot be locked, they try
@@ -69,12 +69,12 @@ def callback_of(hooks: OpenGateway) -> Any:
     except ImportError:
         told = 'this callback is for a LiteLLM proxy: pip install "litellm[proxy]"'
         raise MissingExtraError(told) from None
-    check(version("litellm"), logger, importlib.import_module("litellm.exceptions"))
-    own = {name: vars(Seams)[name] for name in SEAMS}
-    return type("CheckrailCallback", (Seams, logger), own)(hooks)
+    check_litellm(version("litellm"), logger, importlib.import_module("litellm.exceptions"))
+    own = {name: vars(ProxyHooks)[name] for name in SEAMS}
+    return type("CheckrailCallback", (ProxyHooks, logger), own)(hooks)
 
 
-def check(installed: str, logger: type, exceptions: object) -> None:
+def check_litellm(installed: str, logger: type, exceptions: object) -> None:
     """Refuse a LiteLLM that is too old or lacks what hooks need, and warn of newer ones."""
     found = tuple(int(number) for number in re.findall(r"\d+", installed)[:2])
     lacking = [name for name in SEAMS if not hasattr(logger, name)]
@@ -83,12 +83,12 @@ def check(installed: str, logger: type, exceptions: object) -> None:
         why = f"it lacks {', '.join(lacking)}" if lacking else "it is too old"
         raise UnknownLiteLLMError(
             f"hooks would not hold in LiteLLM {installed}: {why}. "
-            f'Run: pip install "litellm[proxy]=={_text(NEWEST)}.*"'
+            f'Run: pip install "litellm[proxy]=={_version_text(NEWEST)}.*"'
         )
     if found > NEWEST:
         told = "LiteLLM %s is newer than %s, up to which hooks were tried: see that yours hold"
-        log.warning(told, installed, _text(NEWEST))
+        log.warning(told, installed, _version_text(NEWEST))
 
 
-def _text(numbers: tuple[int, ...]) -> str:
+def _version_text(numbers: tuple[int, ...]) -> str:
     return ".".join(str(number) for number in numbers)

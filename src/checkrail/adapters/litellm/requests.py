@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.values import ModelRequest
-from checkrail.gateway.formats import FORMATS
-from checkrail.gateway.formats.base import Body, Format
+from checkrail.llm.formats import FORMATS
+from checkrail.llm.wire_format import Body, Format
 
 if TYPE_CHECKING:
     from checkrail.adapters.litellm.calls import Call
@@ -70,8 +70,8 @@ def body_of(form: Format, data: Mapping[str, Any]) -> Body:
 
     Where LiteLLM has no copy of what was sent, on its pass-through routes, it is all that is there.
     """
-    copied = _mapping(data.get("proxy_server_request")).get("body", data)
-    sent = _mapping(copied)
+    copied = _to_mapping(data.get("proxy_server_request")).get("body", data)
+    sent = _to_mapping(copied)
     body = {
         name: value
         for name, value in data.items()
@@ -85,8 +85,8 @@ def body_of(form: Format, data: Mapping[str, Any]) -> Body:
 
 def metadata_of(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the caller's own metadata; on some routes it is mixed with LiteLLM's."""
-    own = _mapping(data.get("metadata"))
-    return _mapping(own.get("requester_metadata")) if _is_litellms(own) else own
+    own = _to_mapping(data.get("metadata"))
+    return _to_mapping(own.get("requester_metadata")) if _is_litellms(own) else own
 
 
 def write_back(call: Call, data: dict[str, Any], after: ModelRequest) -> None:
@@ -94,8 +94,8 @@ def write_back(call: Call, data: dict[str, Any], after: ModelRequest) -> None:
     before, body = call.request, call.body
     if all(getattr(after, name) == getattr(before, name) for name in ASKED):
         return
-    written = call.format.write(body, before, after)
-    copied = _mapping(data.get("proxy_server_request")).get("body")
+    written = call.format.write_request(body, before, after)
+    copied = _to_mapping(data.get("proxy_server_request")).get("body")
     for target in (data, copied):
         if not isinstance(target, dict):
             continue
@@ -111,7 +111,7 @@ ASKED = ("model", "messages", "tools", "params")
 
 
 def _is_litellms(metadata: Mapping[str, Any]) -> bool:
-    """Say whether LiteLLM wrote metadata: it lets no caller send such a key, and always adds it."""
+    """Return whether LiteLLM wrote metadata: no caller may send its key, and it always adds it."""
     return "user_api_key_hash" in metadata
 
 
@@ -119,5 +119,5 @@ def _is_own(name: str) -> bool:
     return name.startswith(("_", "litellm_"))
 
 
-def _mapping(given: Any) -> Mapping[str, Any]:
+def _to_mapping(given: Any) -> Mapping[str, Any]:
     return given if isinstance(given, dict) else {}

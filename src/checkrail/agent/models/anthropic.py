@@ -3,15 +3,84 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from checkrail.agent.models.anthropic_answer import AnthropicDraft
-from checkrail.agent.models.anthropic_messages import anthropic_messages
-from checkrail.agent.models.anthropic_params import anthropic_params
+from checkrail.agent.models.model import ModelError
 from checkrail.agent.models.sdk_model import NO_KEY, SdkModel
-from checkrail.engine.extras import needs
+from checkrail.engine.frozen import thaw
 from checkrail.engine.values import ModelRequest
+from checkrail.extras import needs
+from checkrail.llm.messages.answer_draft import AnthropicDraft
+from checkrail.llm.messages.conversation import anthropic_messages
+
+CHOICES = {"auto": "auto", "required": "any", "none": "none"}
+
+
+def anthropic_params(
+    request: ModelRequest, transform: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """Write a request's params and tools; those with a name of Anthropic's own stay as they are.
+
+    `transform` is what the SDK has to make a schema one that the API takes.
+    """
+    params: dict[str, Any] = thaw(request.params)
+    stop = params.pop("stop", None)
+    if stop:
+        params.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)
+    choice = _render_tool_choice(
+        params.pop("tool_choice", None), params.pop("parallel_tool_calls", None)
+    )
+    if request.tools:
+        params["tools"] = [_render_tool(tool) for tool in thaw([*request.tools])]
+        params |= {"tool_choice": choice} if choice else {}
+    wanted = _render_output_format(params.pop("response_format", None), transform)
+    if wanted:
+        params["output_config"] = {**(params.get("output_config") or {}), "format": wanted}
+    return params
+
+
+def _render_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = tool.get("function")
+    if not isinstance(function, Mapping):  # one of Anthropic's own, such as its web search
+        return tool
+    schema = {"type": "object"} | (function.get("parameters") or {})
+    told = {name: function[name] for name in ("description", "strict") if function.get(name)}
+    return {"name": function.get("name"), "input_schema": schema, **told}
+
+
+def _render_tool_choice(choice: Any, parallel: Any) -> dict[str, Any] | None:
+    chosen = _parse_tool_choice(choice)
+    if parallel is False and (chosen is None or chosen.get("type") != "none"):
+        return {"type": "auto"} | (chosen or {}) | {"disable_parallel_tool_use": True}
+    return chosen
+
+
+def _parse_tool_choice(choice: Any) -> dict[str, Any] | None:
+    if choice is None:
+        return None
+    if isinstance(choice, str):
+        return {"type": CHOICES.get(choice, choice)}
+    function = choice.get("function")
+    return {"type": "tool", "name": function["name"]} if function else dict(choice)
+
+
+def _render_output_format(
+    wanted: Any, transform: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any] | None:
+    kind = wanted.get("type") if wanted else "text"
+    if kind == "text":
+        return None
+    if kind != "json_schema":
+        raise ModelError(
+            f"Anthropic's API has no response_format {kind!r}: ask for a json_schema instead"
+        )
+    schema = wanted["json_schema"]["schema"]
+    try:
+        return {"type": "json_schema", "schema": transform(schema)}
+    except (AssertionError, AttributeError, TypeError, ValueError):
+        # The SDK knows less of JSON Schema than there is: the API is the better judge.
+        return {"type": "json_schema", "schema": schema}
 
 
 class AnthropicModel(SdkModel):
@@ -55,19 +124,19 @@ class AnthropicModel(SdkModel):
         )
 
     def _make_client(self) -> Any:
-        key = self._key()
-        if self._url() and not (key or os.environ.get("ANTHROPIC_AUTH_TOKEN")):
+        key = self._find_key()
+        if self._find_url() and not (key or os.environ.get("ANTHROPIC_AUTH_TOKEN")):
             key = NO_KEY  # or the SDK would look for a login at Anthropic's, and take it there
-        client = self._sdk.AsyncAnthropic(api_key=key, **self._connection())
+        client = self._sdk.AsyncAnthropic(api_key=key, **self._client_options())
         if not any((client.api_key, client.auth_token, getattr(client, "credentials", None))):
             raise self._missing_key()
         return client
 
-    def _create(self, client: Any) -> Callable[..., Any]:
+    def _request_function(self, client: Any) -> Callable[..., Any]:
         create: Callable[..., Any] = client.messages.create
         return create
 
-    def _arguments(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:  # noqa: ARG002 - both are asked for alike
+    def _build_arguments(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:  # noqa: ARG002 - both are asked for alike
         arguments = anthropic_params(request, self._sdk.transform_schema)
         arguments.setdefault("max_tokens", self.params["max_tokens"])
         arguments["model"] = request.model or self.name
@@ -76,5 +145,5 @@ class AnthropicModel(SdkModel):
             arguments["system"] = system
         return arguments
 
-    def _draft(self, model: str) -> AnthropicDraft:
+    def _open_draft(self, model: str) -> AnthropicDraft:
         return AnthropicDraft(model)

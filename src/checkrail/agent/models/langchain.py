@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from checkrail.agent.models.foreign_errors import understood
-from checkrail.agent.models.langchain_clients import LangChainClients
 from checkrail.agent.models.langchain_messages import (
     check_stream_end,
     langchain_messages,
@@ -17,16 +16,55 @@ from checkrail.agent.models.langchain_messages import (
     usage_of,
 )
 from checkrail.agent.models.model import ModelError
-from checkrail.agent.models.sdk_errors import Asked
-from checkrail.agent.models.sdk_model import SHORTEST_SECRET
-from checkrail.engine.extras import needs
+from checkrail.agent.models.openai_refusals import CompletionsWithRefusals
+from checkrail.agent.models.sdk_errors import RequestTarget, classify_error
+from checkrail.agent.models.sdk_model import SHORTEST_SECRET, LoopClients
 from checkrail.engine.frozen import freeze, thaw
 from checkrail.engine.values import AssistantMessage, ModelRequest
+from checkrail.extras import needs
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
     from langchain_core.runnables import Runnable
+
+
+class LangChainClients:
+    """Gives a chat model a client of the running event loop, where its integration shares one."""
+
+    def __init__(self, chat_model: BaseChatModel) -> None:
+        self._root: Any = getattr(chat_model, "root_async_client", None)
+        self._proxy: str | None = getattr(chat_model, "openai_proxy", None)
+        self._clients = LoopClients(self._make_client)
+        self._shares = _shares_client(chat_model)
+
+    async def localize(self, chat_model: BaseChatModel) -> BaseChatModel:
+        """Return a copy of the chat model that works in the running loop, or the model itself."""
+        if self._root is None:
+            return chat_model
+        client = await self._clients.current_client() if self._shares else self._root
+        completions = CompletionsWithRefusals(client.chat.completions)
+        return chat_model.model_copy(
+            update={"root_async_client": client, "async_client": completions},
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._clients.aclose()
+
+    def _make_client(self) -> Any:
+        openai = importlib.import_module("openai")
+        http = openai.DefaultAsyncHttpxClient(timeout=self._root.timeout, proxy=self._proxy)
+        return self._root.with_options(http_client=http)
+
+
+def _shares_client(chat_model: BaseChatModel) -> bool:
+    """Return whether the HTTP client is the integration's own, and not one that a user gave."""
+    if getattr(chat_model, "http_socket_options", None):
+        return False  # they are part of the integration's HTTP client
+    given = getattr(chat_model, "http_async_client", None)
+    return given is None or bool(getattr(chat_model, "openai_proxy", None))
+
 
 MODEL_FIELDS = ("model", "model_name", "model_id")
 """Where chat models keep the name of their model."""
@@ -36,7 +74,7 @@ TOOL_PARAMS = ("tool_choice", "parallel_tool_calls", "strict")
 
 
 class LangChainModel:
-    """A LangChain chat model, asked by the loop; `params` are bound to each call.
+    """A LangChain chat model as a model of the loop; `params` are bound to each call.
 
     A request may name another model of the same provider: it goes to a copy of the chat model with
     that name. Retries, timeouts, callbacks and tracing are the chat model's own. Chat models of
@@ -70,40 +108,44 @@ class LangChainModel:
 
     async def complete(self, request: ModelRequest) -> AssistantMessage:
         """Return the whole answer, or raise `ModelError`."""
-        bound, messages = await self._prepared(request)
-        with self._failures(request, []):
-            return read_answer([await bound.ainvoke(messages)], self._asked(request).model)
+        bound, messages = await self._prepare_call(request)
+        with self._convert_errors(request, []):
+            return read_answer([await bound.ainvoke(messages)], self._request_target(request).model)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[str | AssistantMessage]:
         """Yield the answer's text as it comes, and at last the whole answer."""
-        bound, messages = await self._prepared(request)
+        bound, messages = await self._prepare_call(request)
         chunks: list[AIMessage] = []
-        with self._failures(request, chunks):
+        with self._convert_errors(request, chunks):
             async with aclosing(bound.astream(messages)) as pieces:  # type: ignore[type-var]
                 while (chunk := await _next_chunk(pieces)) is not None:
                     chunks.append(chunk)
                     if text := read_text(chunk):
                         yield text
             check_stream_end(chunks)
-            yield read_answer(chunks, self._asked(request).model)
+            yield read_answer(chunks, self._request_target(request).model)
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; asked again, it makes new ones."""
+        """Close the connections of the running event loop; the next call opens new ones."""
         await self._clients.aclose()
 
-    async def _prepared(self, request: ModelRequest) -> tuple[Runnable[Any, AIMessage], list[Any]]:
+    async def _prepare_call(
+        self, request: ModelRequest
+    ) -> tuple[Runnable[Any, AIMessage], list[Any]]:
         try:
-            chat_model = await self._clients.localize(self._named(request))
-            return self._bound(chat_model, request), langchain_messages(request.messages)
+            chat_model = await self._clients.localize(self._select_chat_model(request))
+            return self._bind_request(chat_model, request), langchain_messages(request.messages)
         except ModelError:
             raise
         except Exception as error:  # noqa: BLE001 - an integration may raise anything
-            raise self._asked(request).failure(error) from None
+            raise self._request_target(request).to_model_error(error) from None
 
-    def _bound(self, chat_model: BaseChatModel, request: ModelRequest) -> Runnable[Any, AIMessage]:
+    def _bind_request(
+        self, chat_model: BaseChatModel, request: ModelRequest
+    ) -> Runnable[Any, AIMessage]:
         bound: Any = _with_usage(chat_model)
         tools: list[Any] = thaw(request.tools)
-        params = _params(bound, thaw(request.params), tools)
+        params = _adapt_params(bound, thaw(request.params), tools)
         with_tools = {name: params.pop(name) for name in TOOL_PARAMS if name in params}
         if tools:
             try:
@@ -113,7 +155,7 @@ class LangChainModel:
                 raise ModelError(f"{told}. Use another chat model, or no tools") from None
         return bound.bind(**params) if params else bound  # type: ignore[no-any-return]
 
-    def _named(self, request: ModelRequest) -> BaseChatModel:
+    def _select_chat_model(self, request: ModelRequest) -> BaseChatModel:
         """Return the chat model that a request names, which a hook may have changed."""
         wanted = request.model
         if wanted in (None, "", self.name):
@@ -126,20 +168,22 @@ class LangChainModel:
             )
         return self.chat_model.model_copy(update={field: wanted})
 
-    def _asked(self, request: ModelRequest) -> Asked:
-        secrets = tuple(_secrets(self.chat_model))
+    def _request_target(self, request: ModelRequest) -> RequestTarget:
+        secrets = tuple(_find_secrets(self.chat_model))
         key = "the one that the chat model was made with"
-        return Asked(self.provider or "LangChain", request.model or self.name, key, secrets)
+        return RequestTarget(self.provider or "LangChain", request.model or self.name, key, secrets)
 
     @contextmanager
-    def _failures(self, request: ModelRequest, chunks: Sequence[AIMessage]) -> Iterator[None]:
+    def _convert_errors(self, request: ModelRequest, chunks: Sequence[AIMessage]) -> Iterator[None]:
         try:
             yield
         except ModelError:
             raise
         except Exception as error:  # noqa: BLE001 - a provider's SDK may raise anything
             # The provider's error may name the key, and so may the errors beneath it.
-            raise self._asked(request).failure(understood(error), usage_of(chunks)) from None
+            raise self._request_target(request).to_model_error(
+                classify_error(error), usage_of(chunks)
+            ) from None
 
 
 async def _next_chunk(pieces: AsyncIterator[AIMessage]) -> AIMessage | None:
@@ -169,13 +213,13 @@ def provider_of(chat_model: BaseChatModel) -> str | None:
 
 
 def _with_usage(chat_model: BaseChatModel) -> BaseChatModel:
-    """Have tokens counted in streams too, unless whoever made the chat model decided on it."""
+    """Return the chat model with usage in streams, unless its author has decided on that."""
     if getattr(chat_model, "stream_usage", False) is None:
         return chat_model.model_copy(update={"stream_usage": True})
     return chat_model
 
 
-def _params(chat_model: Any, params: dict[str, Any], tools: list[Any]) -> dict[str, Any]:
+def _adapt_params(chat_model: Any, params: dict[str, Any], tools: list[Any]) -> dict[str, Any]:
     """Move a response format past OpenAI's SDK, which would want all tools to be strict."""
     wanted = params.get("response_format")
     by_responses = getattr(chat_model, "_use_responses_api", None)
@@ -188,7 +232,7 @@ def _params(chat_model: Any, params: dict[str, Any], tools: list[Any]) -> dict[s
     return params | {"extra_body": body}
 
 
-def _secrets(chat_model: BaseChatModel) -> Iterable[str]:
+def _find_secrets(chat_model: BaseChatModel) -> Iterable[str]:
     for value in vars(chat_model).values():
         secret = value.get_secret_value() if hasattr(value, "get_secret_value") else None
         if isinstance(secret, str) and len(secret) >= SHORTEST_SECRET:

@@ -1,11 +1,12 @@
-"""What a model is to the loop: something that answers a request, whole or as a stream."""
+"""What a model is to the loop: something that answers a request; and models by their names."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from checkrail.engine.errors import CheckrailError
+from checkrail.engine.errors import CheckrailError, suggestion
 from checkrail.engine.values import AssistantMessage, ModelRequest
 
 FailureKind = Literal["error", "timeout", "unreachable", "invalid"]
@@ -29,7 +30,7 @@ class Model(Protocol):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """What is asked of it each time, such as `temperature`."""
+        """The parameters of every call, such as `temperature`."""
 
     async def complete(self, request: ModelRequest) -> AssistantMessage:
         """Return the whole answer, or raise `ModelError`."""
@@ -58,3 +59,26 @@ class ModelError(CheckrailError):
         self.kind: FailureKind = kind
         self.status = status
         self.usage = usage
+
+
+PROVIDERS = {
+    "openai": ("checkrail.agent.models.openai", "OpenAIModel"),
+    "anthropic": ("checkrail.agent.models.anthropic", "AnthropicModel"),
+    "litellm": ("checkrail.agent.models.litellm", "LiteLLMModel"),
+}
+
+
+def named_model(name: str, **options: Any) -> Model:
+    """Build the model that a name stands for; the options are those of its class."""
+    provider, slash, model = name.partition("/")
+    if not slash:
+        raise CheckrailError(f"{name!r} names no provider: write it as openai/{name or 'gpt-5'}")
+    if not model:
+        raise CheckrailError(f"{name!r} names no model: write it as {provider}/gpt-5")
+    if provider not in PROVIDERS:
+        hint = suggestion(provider, PROVIDERS)
+        known = ", ".join(PROVIDERS)
+        told = f"there is no provider {provider!r}{hint}. Known are: {known}"
+        raise CheckrailError(f"{told}; LiteLLM knows more: litellm/{name}")
+    module, made = PROVIDERS[provider]
+    return getattr(importlib.import_module(module), made)(model, **options)  # type: ignore[no-any-return]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from checkrail.agent.models.openai_answer import OpenAIDraft
-from checkrail.agent.models.openai_messages import openai_messages
 from checkrail.agent.models.sdk_model import NO_KEY, SdkModel
-from checkrail.engine.extras import needs
 from checkrail.engine.frozen import thaw
 from checkrail.engine.values import ModelRequest
+from checkrail.extras import needs
+from checkrail.llm.chat.answer_draft import OpenAIDraft
+from checkrail.llm.chat.conversation import openai_messages
 
 
 class OpenAIModel(SdkModel):
@@ -52,16 +52,16 @@ class OpenAIModel(SdkModel):
         )
 
     def _make_client(self) -> Any:
-        key = self._key() or (NO_KEY if self._url() else None)
+        key = self._find_key() or (NO_KEY if self._find_url() else None)
         if key is None:
             raise self._missing_key()
-        return self._sdk.AsyncOpenAI(api_key=key, **self._connection())
+        return self._sdk.AsyncOpenAI(api_key=key, **self._client_options())
 
-    def _create(self, client: Any) -> Callable[..., Any]:
+    def _request_function(self, client: Any) -> Callable[..., Any]:
         create: Callable[..., Any] = client.chat.completions.create
         return create
 
-    def _arguments(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+    def _build_arguments(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
         arguments: dict[str, Any] = thaw(request.params)
         if request.tools:
             arguments["tools"] = thaw(request.tools)
@@ -75,5 +75,5 @@ class OpenAIModel(SdkModel):
         arguments["messages"] = openai_messages(request.messages)
         return arguments
 
-    def _draft(self, model: str) -> OpenAIDraft:
+    def _open_draft(self, model: str) -> OpenAIDraft:
         return OpenAIDraft(model)

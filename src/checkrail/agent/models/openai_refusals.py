@@ -26,7 +26,7 @@ class RefusalsAsText:
     async def __anext__(self) -> Any:
         chunk = await anext(self.stream)
         for choice in getattr(chunk, "choices", None) or ():
-            self._rewrite(choice)
+            self._rewrite_choice(choice)
         return chunk
 
     async def __aenter__(self) -> Self:
@@ -36,7 +36,7 @@ class RefusalsAsText:
     async def __aexit__(self, *error: object) -> Any:
         return await self.stream.__aexit__(*error)
 
-    def _rewrite(self, choice: Any) -> None:
+    def _rewrite_choice(self, choice: Any) -> None:
         delta = getattr(choice, "delta", None)
         refusal = getattr(delta, REFUSAL, None)
         if delta is not None and refusal and isinstance(refusal, str):

@@ -1,15 +1,13 @@
-"""What went wrong with an SDK, told as a `ModelError`."""
+"""What went wrong with an SDK or a framework of providers, told as a `ModelError`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from checkrail.agent.models.model import FailureKind, ModelError
-
-LONGEST = 300
-"""How much is told of what a provider said, in characters."""
+from checkrail.llm.answer_errors import ErrorAnswer, InvalidAnswer, shorten_line
 
 LATER = "Try again later"
 CHANGE = "Change what it complains about: the messages, the tools or the params"
@@ -75,31 +73,9 @@ BROKEN = frozenset(
 BROKEN_REMEDY = "Try again; if it keeps happening, check the network and any proxy on the way"
 
 
-class InvalidAnswer(ValueError):
-    """An answer is not of the shape that its API promises."""
-
-
-class UnfinishedAnswer(InvalidAnswer):
-    """An answer had begun, and its stream ended before it did."""
-
-
-def missing_end(*, begun: bool) -> InvalidAnswer:
-    """Return the error of a stream without its end; one that had not begun may be no answer."""
-    kind = UnfinishedAnswer if begun else InvalidAnswer
-    return kind("its stream ended before the answer did")
-
-
-class ErrorAnswer(Exception):
-    """A provider gave an error where an answer should be; `body` is what it said."""
-
-    def __init__(self, body: Any) -> None:
-        super().__init__("an error in place of an answer")
-        self.body = body
-
-
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Whom a request went to, which a failure is told with.
+class RequestTarget:
+    """The provider, model and key of a request, for the message of its failure.
 
     `key` says where its API key comes from, and `secrets` are what must never be told, although
     the provider or the connection may name them.
@@ -110,11 +86,13 @@ class Asked:
     key: str
     secrets: tuple[str, ...] = ()
 
-    def failure(self, error: Exception, usage: Mapping[str, Any] | None = None) -> ModelError:
-        """Tell what an SDK, or the connection beneath it, raised."""
+    def to_model_error(
+        self, error: Exception, usage: Mapping[str, Any] | None = None
+    ) -> ModelError:
+        """Return the `ModelError` for what an SDK, or the connection beneath it, raised."""
         body = _error_of(getattr(error, "body", None))
-        status = _status(error, body)
-        kind = _kind(error, status, body)
+        status = _find_status(error, body)
+        kind = _failure_kind(error, status, body)
         happened, remedy = BY_KIND[kind]
         if _is_dropped(error):
             happened, remedy = "broke off", BROKEN_REMEDY
@@ -123,7 +101,7 @@ class Asked:
             remedy = BY_STATUS.get(status, CHANGE if status < 500 else LATER).format(key=self.key)
         elif body:
             happened, remedy = "reported an error", CHANGE if kind == "error" else LATER
-        said = shortened(self._without_secrets(_said(error, body)))
+        said = shorten_line(self._without_secrets(_error_text(error, body)))
         told = f"{self.provider} model {self.model!r} {happened}: {said}. {remedy}"
         return ModelError(told, kind=kind, status=status, usage=usage)
 
@@ -133,19 +111,13 @@ class Asked:
         return text
 
 
-def shortened(text: str) -> str:
-    """Return a text on one line, and no more of it than helps."""
-    line = " ".join(text.split()).rstrip(".")
-    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
-
-
 def _error_of(body: Any) -> Any:
     """Unwrap what a provider said; OpenAI's SDK does so itself, Anthropic's does not."""
     inner = body.get("error") if isinstance(body, Mapping) else None
     return inner or body
 
 
-def _status(error: Exception, body: Any) -> int | None:
+def _find_status(error: Exception, body: Any) -> int | None:
     code = body.get("code") if isinstance(body, Mapping) else None
     for status in (getattr(error, "status_code", None), code):
         if isinstance(status, int) and 400 <= status <= 599:
@@ -153,7 +125,7 @@ def _status(error: Exception, body: Any) -> int | None:
     return None
 
 
-def _kind(error: Exception, status: int | None, body: Any) -> FailureKind:
+def _failure_kind(error: Exception, status: int | None, body: Any) -> FailureKind:
     if status is not None:
         if status == 408:
             return "timeout"
@@ -161,13 +133,13 @@ def _kind(error: Exception, status: int | None, body: Any) -> FailureKind:
     if isinstance(body, Mapping):
         named = (BY_TYPE.get(body.get(name)) for name in ("type", "code"))
         return next((kind for kind in named if kind), "error")
-    names = [*_class_names(_beneath(error)), *_class_names(error)]
+    names = [*_class_names(_cause_of(error)), *_class_names(error)]
     kinds = (BY_CLASS.get(name) for name in names)
     return next((kind for kind in kinds if kind), "error")
 
 
 def _is_dropped(error: BaseException) -> bool:
-    """Return whether a connection was there, and broke: SDKs and frameworks wrap what says so."""
+    """Return whether an open connection broke: SDKs and frameworks wrap the error."""
     link: BaseException | None = error
     while link is not None:
         names = _class_names(link)
@@ -183,15 +155,63 @@ def _class_names(error: BaseException) -> list[str]:
     return [found.__name__ for found in type(error).__mro__]
 
 
-def _beneath(error: Exception) -> BaseException:
+def _cause_of(error: Exception) -> BaseException:
     return error.__cause__ or error
 
 
-def _said(error: Exception, body: Any) -> str:
+def _error_text(error: Exception, body: Any) -> str:
     if isinstance(body, Mapping):
         words = (body.get(name) for name in ("message", "detail"))
         return next((word for word in words if isinstance(word, str) and word), str(body))
     if body:
         return str(body)
-    beneath = _beneath(error)
+    beneath = _cause_of(error)
     return str(beneath) or type(beneath).__name__
+
+
+GARBAGE = (ValueError, LookupError, TypeError, AttributeError)
+"""What reading an answer raises that is not of the shape that was expected."""
+
+
+def classify_error(error: Exception) -> Exception:
+    """Return an error as one of ours where its class and text show what went wrong."""
+    if getattr(error, "status_code", None) is not None or _is_misuse(error):
+        return error
+    if not isinstance(error, GARBAGE) or isinstance(error, InvalidAnswer):
+        return error
+    if error.args and isinstance(error.args[0], Mapping):
+        return ErrorAnswer(error.args[0])
+    return InvalidAnswer(f"{type(error).__name__}: {error}")
+
+
+def _is_misuse(error: Exception) -> bool:
+    unknown = isinstance(error, TypeError) and "keyword argument" in str(error)
+    return unknown or isinstance(error, UnicodeEncodeError)
+
+
+def unwrap_error(error: Exception, framework: str, handled: BaseException | None) -> Exception:
+    """Return the error that a framework wrapped, or its own if that is more specific.
+
+    What it does not know it wraps as an error with status 500, although nobody answered that.
+    `handled` is what was being handled when the framework was asked: Python puts it beneath too.
+    """
+    status = getattr(error, "status_code", None)
+    wrapped = next(
+        (one for one in _iter_causes(error, handled) if _says_more(one, framework)), None
+    )
+    if wrapped is None and status == 500 and "MidStream" not in type(error).__name__:
+        return InvalidAnswer(str(error))
+    if not isinstance(wrapped, Exception) or type(wrapped).__name__ == "HTTPStatusError":
+        return error
+    return wrapped
+
+
+def _says_more(error: BaseException, framework: str) -> bool:
+    return type(error) is not Exception and not type(error).__module__.startswith(framework)
+
+
+def _iter_causes(error: BaseException, end: BaseException | None) -> Iterator[BaseException]:
+    one: BaseException | None = error
+    while one is not None and one is not end:
+        yield one
+        one = one.__cause__ or one.__context__

@@ -16,7 +16,7 @@ _SPHINX = re.compile(r":(?:param|parameter|arg|argument)\s[^:]*?(\w+)\s*:(.*)")
 _FIELD = re.compile(r":\w+[^:]*:")
 
 
-def underneath(fn: Any) -> Any:
+def unwrap_function(fn: Any) -> Any:
     """Find the function that has the words and the annotations of something that can be called."""
     while isinstance(fn, partial):
         fn = fn.func
@@ -27,14 +27,14 @@ def underneath(fn: Any) -> Any:
 
 def docstring_of(fn: Any) -> str | None:
     """Find the docstring of something that can be called: of an object, its class may have it."""
-    told: str | None = underneath(fn).__doc__
+    told: str | None = unwrap_function(fn).__doc__
     if told is None and not inspect.isroutine(fn) and not isinstance(fn, partial):
         told = type(fn).__doc__
     return told
 
 
-def summary(docstring: str | None) -> str:
-    """Return the first paragraph, on one line; a section or a field is none."""
+def summary_of(docstring: str | None) -> str:
+    """Return the first paragraph, on one line; sections and fields do not count."""
     paragraph = inspect.cleandoc(docstring or "").partition("\n\n")[0]
     lines = [line.strip() for line in paragraph.splitlines()]
     for number, line in enumerate(lines):
@@ -51,16 +51,16 @@ def parameter_texts(docstring: str | None) -> dict[str, str]:
     for number, line in enumerate(lines):
         below = lines[number + 1 : number + 2]
         if told := _SPHINX.match(line):
-            found[told[1]] = [told[2], *_indented(lines[number + 1 :])]
+            found[told[1]] = [told[2], *_take_indented(lines[number + 1 :])]
         elif _SECTION.fullmatch(line) and below and _RULE.fullmatch(below[0]):
-            found |= _entries(_until_rule(lines[number + 2 :]), _NUMPY)
+            found |= _parse_entries(_until_rule(lines[number + 2 :]), _NUMPY)
         elif _SECTION.fullmatch(line) and line.endswith(":"):
-            found |= _entries(_indented(lines[number + 1 :], blank=True), _GOOGLE)
+            found |= _parse_entries(_take_indented(lines[number + 1 :], blank=True), _GOOGLE)
     texts = {name: " ".join(" ".join(said).split()) for name, said in found.items()}
     return {name: text for name, text in texts.items() if text}
 
 
-def _indented(lines: Iterable[str], *, blank: bool = False) -> Iterator[str]:
+def _take_indented(lines: Iterable[str], *, blank: bool = False) -> Iterator[str]:
     """Yield the lines that stand further in than the one above them."""
     for line in lines:
         if not (line[:1].isspace() or (blank and not line)):
@@ -76,7 +76,7 @@ def _until_rule(lines: list[str]) -> Iterator[str]:
         yield line
 
 
-def _entries(lines: Iterable[str], head: re.Pattern[str]) -> dict[str, list[str]]:
+def _parse_entries(lines: Iterable[str], head: re.Pattern[str]) -> dict[str, list[str]]:
     """Read entries: a head that names a parameter, and the lines further in beneath it."""
     found: dict[str, list[str]] = {}
     said: list[str] = []

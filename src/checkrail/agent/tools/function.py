@@ -9,12 +9,16 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
-from checkrail.agent.tools.docstring import docstring_of, summary, underneath
-from checkrail.agent.tools.errors import ToolRefusedError
-from checkrail.agent.tools.limits import check_name, check_timeout
-from checkrail.agent.tools.thread import in_thread
-from checkrail.agent.tools.tool import Tool, ToolContext
-from checkrail.engine.binding import is_async_callable
+from checkrail.agent.tools.docstring import docstring_of, summary_of, unwrap_function
+from checkrail.agent.tools.threads import run_in_thread
+from checkrail.agent.tools.tool import (
+    Tool,
+    ToolContext,
+    ToolRefusedError,
+    check_name,
+    check_timeout,
+)
+from checkrail.engine.callables import is_async_callable
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -37,12 +41,12 @@ class FunctionTool(Tool, Generic[P, R]):
     ) -> None:
         from checkrail.agent.tools.parameters import Parameters
 
-        self.name = _name(fn, name)
-        _check(self.name, fn, timeout)
+        self.name = _function_name(fn, name)
+        _check_function(self.name, fn, timeout)
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.timeout = timeout
-        self.description = summary(docstring_of(fn)) if description is None else description
+        self.description = summary_of(docstring_of(fn)) if description is None else description
         self._is_async = is_async_callable(fn)
         self._unbound = _is_method(fn)
         self._parameters = Parameters(self.name, fn, method=self._unbound)
@@ -79,9 +83,9 @@ class FunctionTool(Tool, Generic[P, R]):
         if self._unbound:
             remedy = f"Give the tool of an object: thing.{self.name}"
             raise ToolRefusedError(self.name, "it is a method, and has no object", remedy)
-        positional, named = self._parameters.bind(args, context)
+        positional, named = self._parameters.bind_arguments(args, context)
         call: Any = functools.partial(self.fn, *positional, **named)
-        result = call() if self._is_async else await in_thread(call)
+        result = call() if self._is_async else await run_in_thread(call)
         return await result if inspect.isawaitable(result) else result
 
 
@@ -123,26 +127,26 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
     return FunctionTool(fn, **options)
 
 
-def _name(fn: Any, said: str | None) -> str:
+def _function_name(fn: Any, said: str | None) -> str:
     while isinstance(fn, functools.partial):
         fn = fn.func
     return said or getattr(fn, "__name__", None) or type(fn).__name__
 
 
-def _check(name: str, fn: Any, timeout: Any) -> None:
+def _check_function(name: str, fn: Any, timeout: Any) -> None:
     if not callable(fn) or isinstance(fn, (type, Tool)):
         kind = "a class" if isinstance(fn, type) else f"of type {type(fn).__name__}"
         remedy = f"Write @tool(name={fn!r})" if isinstance(fn, str) else "Give a function"
         raise ToolRefusedError(name, f"it is {kind}, and no function", remedy)
     check_name(name)
     check_timeout(name, timeout)
-    made = underneath(fn)
+    made = unwrap_function(fn)
     if inspect.isgeneratorfunction(made) or inspect.isasyncgenfunction(made):
         raise ToolRefusedError(name, "it is a generator", "Return a list instead")
 
 
 def _is_method(fn: Any) -> bool:
-    """Say whether a function was defined in the body of a class, and is still without an object."""
+    """Return whether a function was defined in the body of a class, and is not bound yet."""
     if not inspect.isfunction(fn):
         return False
     home = fn.__qualname__.rpartition(".")[0]

@@ -4,26 +4,90 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from checkrail.agent.tools.errors import ToolSourceError
-from checkrail.agent.tools.limits import check_timeout, legal_names
-from checkrail.agent.tools.mcp_shapes import content_of, parameters_of
-from checkrail.agent.tools.tool import Tool, ToolContext, ToolError
+from checkrail.agent.tools.tool import (
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolSourceError,
+    check_timeout,
+    legal_names,
+)
 from checkrail.engine.errors import suggestion
-from checkrail.engine.extras import needs
-from checkrail.engine.frozen import thaw
-from checkrail.engine.matchers import compiled, patterns
+from checkrail.engine.frozen import freeze, thaw
+from checkrail.engine.matchers import compile_pattern, list_patterns
 from checkrail.engine.outcomes import UNSET, Unset
+from checkrail.extras import needs
+from checkrail.llm.conversation import text_of
 
 if TYPE_CHECKING:
+    from mcp.types import CallToolResult, ContentBlock
+
     from checkrail.actions.outbound import Outbound
     from checkrail.agent.tools.mcp_connection import Connection
     from checkrail.agent.tools.mcp_servers import Server
+
+
+Part = dict[str, Any]
+
+
+def parameters_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of a tool's arguments, completed with what some providers require."""
+    frozen: Mapping[str, Any] = freeze({"type": "object", "properties": {}} | dict(schema))
+    return frozen
+
+
+def content_of(result: CallToolResult) -> Any:
+    """Return what a tool returned: a text, parts if there is more than text, or data."""
+    parts = [_to_part(block) for block in result.content]
+    text = "\n".join(part["text"] for part in parts if part["type"] == "text")
+    if result.is_error:
+        raise ToolError(
+            text or _structured_text(result) or "the tool says that it failed, and not why"
+        )
+    if not parts:
+        return "" if result.structured_content is None else result.structured_content
+    if not text_of(parts) and result.structured_content is not None:
+        return [_text_part(_structured_text(result)), *parts]
+    return text if all(part["type"] == "text" for part in parts) else parts
+
+
+def _structured_text(result: CallToolResult) -> str:
+    data = result.structured_content
+    return "" if data is None else json.dumps(data, ensure_ascii=False)
+
+
+def _to_part(block: ContentBlock) -> Part:
+    match block.type:
+        case "text":
+            return _text_part(block.text)
+        case "image" | "audio":
+            return _binary_part(block.mime_type, block.data)
+        case "resource_link":
+            about = [block.title or block.name, block.description]
+            return _text_part(f"{': '.join(filter(None, about))} ({block.uri})")
+    resource = block.resource
+    if hasattr(resource, "text"):
+        return _text_part(resource.text)
+    return _binary_part(resource.mime_type or "application/octet-stream", resource.blob)
+
+
+def _text_part(text: str) -> Part:
+    return {"type": "text", "text": text}
+
+
+def _binary_part(kind: str, data: str) -> Part:
+    """Return an image as a part for the model; of other data, a text that it was there."""
+    if kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+    return _text_part(f"[{kind}, {len(data) * 3 // 4} bytes, which cannot be shown]")
+
 
 CALL_SECONDS = 300.0
 """How long a call may take, unless `timeout` is given."""
@@ -47,7 +111,7 @@ class MCPTool(Tool):
         return f"MCPTool({self.name!r})"
 
     async def call(self, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002
-        """Have the server call it."""
+        """Call the tool on its server."""
         return await self._source.call(self._own_name, args)
 
 
@@ -73,7 +137,9 @@ class MCPTools:
             self._answer_seconds = timeout
         self._server = server
         self._prefix = prefix
-        self._include = {str(pattern): compiled(pattern) for pattern in patterns(include)}
+        self._include = {
+            str(pattern): compile_pattern(pattern) for pattern in list_patterns(include)
+        }
         self._open = False
         self._lock = threading.Lock()
         self._connections: dict[asyncio.AbstractEventLoop, Connection] = {}
@@ -83,39 +149,41 @@ class MCPTools:
         return f"MCPTools({self._server.label})"
 
     async def tools(self) -> Sequence[Tool]:
-        """Connect if need be, and give the tools."""
+        """Connect if need be, and return the tools."""
         self._open = True
         known = self._connections.get(asyncio.get_running_loop())
-        connection = self._connection()
+        connection = self._open_connection()
         try:
-            listed = await connection.tools()
+            listed = await connection.list_tools()
         except ToolSourceError:
             if connection is not known:
                 raise
-            listed = await self._connection().tools()  # it went away since it was last used
-        return self._made(listed)
+            listed = (
+                await self._open_connection().list_tools()
+            )  # it went away since it was last used
+        return self._build_tools(listed)
 
     async def call(self, name: str, args: Mapping[str, Any]) -> Any:
         """Call a tool by the server's own name for it."""
         if not self._open:
             raise ToolError(f"the MCP server {self._server.label} was disconnected")
         try:
-            return content_of(await self._connection().call(name, dict(thaw(args))))
+            return content_of(await self._open_connection().call_tool(name, dict(thaw(args))))
         except ToolSourceError as error:
             raise ToolError(str(error)) from error
 
     async def aclose(self) -> None:
-        """Disconnect; asked for its tools again, it connects again."""
+        """Disconnect; the next `tools` connects again."""
         self._open = False
         here = asyncio.get_running_loop()
         with self._lock:
             connections, self._connections = self._connections, {}
         for loop, connection in connections.items():
             if loop is here:
-                connection.end()
+                connection.close()
             else:
                 with contextlib.suppress(RuntimeError):  # that loop is over, and so is this
-                    loop.call_soon_threadsafe(connection.end)
+                    loop.call_soon_threadsafe(connection.close)
         if own := [task for task in tuple(self._tasks) if task.get_loop() is here]:
             await asyncio.wait(own)
 
@@ -125,11 +193,11 @@ class MCPTools:
         with self._lock:
             connection = self._connections.pop(here, None)
         if connection is not None:
-            connection.end()
+            connection.close()
         if own := [task for task in tuple(self._tasks) if task.get_loop() is here]:
             await asyncio.wait(own)
 
-    def _connection(self) -> Connection:
+    def _open_connection(self) -> Connection:
         """Return the connection of this event loop: each has its own, and none outlives it."""
         from checkrail.agent.tools.mcp_connection import Connection
 
@@ -144,7 +212,7 @@ class MCPTools:
                 )
             return found
 
-    def _made(self, listed: Sequence[Any]) -> list[Tool]:
+    def _build_tools(self, listed: Sequence[Any]) -> list[Tool]:
         by_name = {tool.name: tool for tool in listed}
         for pattern, match in self._include.items():
             if pattern != "*" and not any(map(match, by_name)):

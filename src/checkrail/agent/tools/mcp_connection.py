@@ -13,9 +13,8 @@ from typing import Any
 from mcp import Client, MCPError
 from mcp.types import CONNECTION_CLOSED, CallToolResult, Tool
 
-from checkrail.agent.tools.errors import ToolSourceError
-from checkrail.agent.tools.mcp_servers import Server, first_of, told
-from checkrail.agent.tools.tool import ToolError
+from checkrail.agent.tools.mcp_servers import Server, describe_error, first_error
+from checkrail.agent.tools.tool import ToolError, ToolSourceError
 
 log = logging.getLogger("checkrail.mcp")
 
@@ -40,25 +39,25 @@ class Connection:
         self._over = asyncio.Event()
         self._client: asyncio.Future[Client] = loop.create_future()
         apart = contextvars.Context()  # it outlives the run that opens it, and is no part of it
-        self.task = loop.create_task(self._live(), context=apart)
+        self.task = loop.create_task(self._run_connection(), context=apart)
         self.task.add_done_callback(tasks.discard, context=apart)
         tasks.add(self.task)
 
-    async def tools(self) -> list[Tool]:
+    async def list_tools(self) -> list[Tool]:
         """List the server's tools, all pages of them, after connecting if need be."""
-        with self._used():
+        with self._count_use():
             try:
                 async with asyncio.timeout(self._answer_seconds):
-                    return await _listed(await asyncio.shield(self._client))
+                    return await _list_all_tools(await asyncio.shield(self._client))
             except ToolSourceError:
                 raise
             except Exception as error:
                 self.lost = True
-                raise self._silent(error) from error
+                raise self._no_answer_error(error) from error
 
-    async def call(self, name: str, args: dict[str, Any]) -> CallToolResult:
-        """Call a tool; if the caller is cancelled, the server is told."""
-        with self._used():
+    async def call_tool(self, name: str, args: dict[str, Any]) -> CallToolResult:
+        """Call a tool; if the caller is cancelled, the server is notified."""
+        with self._count_use():
             client = await asyncio.shield(self._client)
             try:
                 return await client.call_tool(name, args)
@@ -70,26 +69,26 @@ class Connection:
                 remedy = "It is connected to again when it is next used"
                 raise ToolSourceError(self.server.label, problem, remedy) from error
             except Exception as error:
-                raise ToolError(f"the answer cannot be used: {told(error)}") from error
+                raise ToolError(f"the answer cannot be used: {describe_error(error)}") from error
 
-    def end(self) -> None:
-        """Close it, whatever goes on; wait for `task` to see it closed."""
+    def close(self) -> None:
+        """Close the connection, whatever is under way; wait for `task` to see it closed."""
         self.lost = True
         self._over.set()
         if not self._client.done():
             self.task.cancel()
 
     @contextlib.contextmanager
-    def _used(self) -> Iterator[None]:
+    def _count_use(self) -> Iterator[None]:
         self._uses += 1
         try:
             yield
         finally:
             self._uses -= 1
             if self.lost and not self._uses:
-                self.end()
+                self.close()
 
-    async def _live(self) -> None:
+    async def _run_connection(self) -> None:
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self._answer_seconds):
@@ -97,34 +96,36 @@ class Connection:
                 self._client.set_result(client)
                 await self._over.wait()
         except Exception as error:  # noqa: BLE001 - told to those who wait for it
-            self._fail(error)
+            self._set_failure(error)
         finally:
             self.lost = True
             if not self._client.done():
-                self._fail(self._problem("was disconnected while it was being connected to"))
+                self._set_failure(
+                    self._source_error("was disconnected while it was being connected to")
+                )
 
-    def _fail(self, error: Exception) -> None:
+    def _set_failure(self, error: Exception) -> None:
         if self._client.done():
             log.debug(
                 "the connection to the MCP server %s broke", self.server.label, exc_info=error
             )
             return
         self._client.set_exception(
-            error if isinstance(error, ToolSourceError) else self._silent(error)
+            error if isinstance(error, ToolSourceError) else self._no_answer_error(error)
         )
         self._client.exception()  # somebody may have waited for it, or nobody
 
-    def _silent(self, error: Exception) -> ToolSourceError:
+    def _no_answer_error(self, error: Exception) -> ToolSourceError:
         if isinstance(error, TimeoutError):
             remedy = f"{RUNS}, or raise its `timeout`"
-            return self._problem(f"did not answer within {self._answer_seconds:g} s", remedy)
-        return self._problem(f"did not list its tools: {told(first_of(error))}")
+            return self._source_error(f"did not answer within {self._answer_seconds:g} s", remedy)
+        return self._source_error(f"did not list its tools: {describe_error(first_error(error))}")
 
-    def _problem(self, problem: str, remedy: str = RUNS) -> ToolSourceError:
+    def _source_error(self, problem: str, remedy: str = RUNS) -> ToolSourceError:
         return ToolSourceError(self.server.label, problem, remedy)
 
 
-async def _listed(client: Client) -> list[Tool]:
+async def _list_all_tools(client: Client) -> list[Tool]:
     found: list[Tool] = []
     cursor: str | None = None
     while True:

@@ -20,8 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, Implementation
 
 from checkrail.actions.outbound import Outbound, OutboundRefused
-from checkrail.actions.process import environment, missing_interpreter
-from checkrail.agent.tools.errors import ToolSourceError
+from checkrail.actions.process import build_environment, missing_interpreter
+from checkrail.agent.tools.tool import ToolSourceError
 
 HTTP_SECONDS = 30.0
 """How long to wait for a connection, or until something is sent; answers may take their time."""
@@ -72,34 +72,38 @@ class StdioServer:
             cwd=self.cwd,
         )
         async with AsyncExitStack() as stack:
-            client = _client(stdio_client(parameters, errlog=_standard_error()))
+            client = _build_client(stdio_client(parameters, errlog=_standard_error()))
             try:
                 connected = await stack.enter_async_context(client)
             except Exception as error:
-                raise self._problem(first_of(error)) from error
+                raise self._connect_error(first_error(error)) from error
             yield connected
 
-    def _problem(self, error: Exception) -> ToolSourceError:
+    def _connect_error(self, error: Exception) -> ToolSourceError:
         if isinstance(error, OSError):
             if self.cwd is not None and not Path(self.cwd).is_dir():
-                return self._error(f"cannot be started: there is no folder {self.cwd}", "Check cwd")
+                return self._source_error(
+                    f"cannot be started: there is no folder {self.cwd}", "Check cwd"
+                )
             remedy = "Check that it is installed and on the PATH"
             if " " in self.command:
                 remedy = "Give the command and each of its arguments by itself"
             elif missing := self._missing_interpreter():
                 problem, remedy = missing
-                return self._error(f"cannot be started: {problem}", remedy.capitalize())
-            return self._error(f"cannot be started: {error.strerror or error}", remedy)
+                return self._source_error(f"cannot be started: {problem}", remedy.capitalize())
+            return self._source_error(f"cannot be started: {error.strerror or error}", remedy)
         if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
             remedy = "What it wrote to standard error says why"
-            return self._error("ended before it answered", remedy)
-        return self._error(f"did not connect: {told(error)}", "See that it is an MCP server")
+            return self._source_error("ended before it answered", remedy)
+        return self._source_error(
+            f"did not connect: {describe_error(error)}", "See that it is an MCP server"
+        )
 
     def _missing_interpreter(self) -> tuple[str, str] | None:
         cwd = None if self.cwd is None else Path(self.cwd)
-        return missing_interpreter(self.command, cwd, environment(self.env))
+        return missing_interpreter(self.command, cwd, build_environment(self.env))
 
-    def _error(self, problem: str, remedy: str) -> ToolSourceError:
+    def _source_error(self, problem: str, remedy: str) -> ToolSourceError:
         return ToolSourceError(self.label, problem, remedy)
 
 
@@ -122,40 +126,42 @@ class HttpServer:
         """Connect to it."""
         statuses: deque[int] = deque(maxlen=1)
 
-        async def note(response: httpx2.Response) -> None:
+        async def note_status(response: httpx2.Response) -> None:
             statuses.append(response.status_code)
 
         limits = httpx2.Timeout(HTTP_SECONDS, read=None)
         http = httpx2.AsyncClient(
             headers=dict(self.headers),
             timeout=limits,
-            event_hooks={"response": [note]},
-            transport=None if self.guard is None else self.guard.transport(),
+            event_hooks={"response": [note_status]},
+            transport=None if self.guard is None else self.guard.build_transport(),
         )
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(http)
-            client = _client(streamable_http_client(self.url, http_client=http))
+            client = _build_client(streamable_http_client(self.url, http_client=http))
             try:
                 connected = await stack.enter_async_context(client)
             except Exception as error:
-                raise self._problem(first_of(error), *statuses) from error
+                raise self._connect_error(first_error(error), *statuses) from error
             yield connected
 
-    def _problem(self, error: Exception, status: int = 200) -> ToolSourceError:
+    def _connect_error(self, error: Exception, status: int = 200) -> ToolSourceError:
         if isinstance(error, OutboundRefused):
             return ToolSourceError(self.label, f"may not be reached: {error.problem}", error.remedy)
         if isinstance(error, httpx2.TransportError):
             remedy = "Check its URL, and that it runs"
-            return ToolSourceError(self.label, f"cannot be reached: {told(error)}", remedy)
+            return ToolSourceError(
+                self.label, f"cannot be reached: {describe_error(error)}", remedy
+            )
         if status >= 400:
             remedy = _REMEDIES.get(status, "See that it is an MCP server, and what it logs")
-            answer = f"answered {status} {_phrase(status)}"
+            answer = f"answered {status} {_status_phrase(status)}"
             return ToolSourceError(self.label, answer, remedy)
         remedy = "See that it is an MCP server"
-        return ToolSourceError(self.label, f"did not connect: {told(error)}", remedy)
+        return ToolSourceError(self.label, f"did not connect: {describe_error(error)}", remedy)
 
 
-def _client(transport: Any) -> Client:
+def _build_client(transport: Any) -> Client:
     info = Implementation(name="checkrail", version=version("checkrail"))
     return Client(transport, client_info=info)
 
@@ -168,19 +174,19 @@ def _standard_error() -> Any:
     return sys.__stderr__
 
 
-def _phrase(status: int) -> str:
+def _status_phrase(status: int) -> str:
     with contextlib.suppress(ValueError):
         return HTTPStatus(status).phrase
     return ""
 
 
-def first_of(error: Exception) -> Exception:
-    """Find what went wrong in a group of errors."""
+def first_error(error: Exception) -> Exception:
+    """Return the first error in a group of errors."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
-def told(error: Exception) -> str:
-    """Say an error in a few words."""
+def describe_error(error: Exception) -> str:
+    """Return an error in a few words."""
     return str(error).partition("\n")[0] or type(error).__name__

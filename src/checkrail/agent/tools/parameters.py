@@ -5,21 +5,65 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema
 
-from checkrail.agent.tools.arguments import told
-from checkrail.agent.tools.docstring import docstring_of, parameter_texts, underneath
-from checkrail.agent.tools.errors import ToolRefusedError
-from checkrail.agent.tools.tool import ToolContext, ToolError
+from checkrail.agent.tools.docstring import docstring_of, parameter_texts, unwrap_function
+from checkrail.agent.tools.tool import ToolContext, ToolError, ToolRefusedError
+from checkrail.engine.errors import suggestion
 from checkrail.engine.frozen import freeze, thaw
+from checkrail.validation import expected_text, shorten_repr
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+
+UNEXPECTED = ("extra_forbidden", "unexpected_keyword_argument")
+
+
+def describe_problems(
+    tool: str, problems: Iterable[ErrorDetails], given: Any, known: Sequence[str]
+) -> str:
+    """Return a list of the problems: where each is, what was found and what was expected."""
+    by_place: dict[str, list[ErrorDetails]] = {}
+    for problem in problems:
+        by_place.setdefault(_render_path(problem["loc"], given), []).append(problem)
+    lines = [f"- {place}: {_describe_place(found, known)}" for place, found in by_place.items()]
+    return "\n".join([f"the arguments of {tool!r} do not fit:", *lines])
+
+
+def _render_path(loc: tuple[int | str, ...], data: Any) -> str:
+    """Write a path; names of a union's members are no part of it, and are left out."""
+    text = ""
+    for number, part in enumerate(loc):
+        if isinstance(part, int) and isinstance(data, (list, tuple)):
+            text += f"[{part}]"
+            data = data[part] if part < len(data) else None
+        elif isinstance(data, Mapping) and (part in data or number == len(loc) - 1):
+            text += f".{part}"
+            data = data.get(part)
+    return text.removeprefix(".") or "arguments"
+
+
+def _describe_place(problems: list[ErrorDetails], known: Sequence[str]) -> str:
+    first = problems[0]
+    if first["type"] == "missing":
+        return "missing, expected a value: it has no default"
+    if first["type"] in UNEXPECTED:
+        if len(first["loc"]) > 1:
+            return "unexpected"
+        near = suggestion(str(first["loc"][-1]), known)
+        return f"unexpected{near}, expected only: {', '.join(known) or 'nothing'}"
+    expected = " or ".join(dict.fromkeys(expected_text(problem) for problem in problems))
+    return f"found {shorten_repr(first['input'])}, expected {expected}"
+
 
 EMPTY = inspect.Parameter.empty
 STARRED = {
@@ -57,51 +101,51 @@ class Parameters:
 
     def __init__(self, tool: str, fn: Callable[..., Any], *, method: bool = False) -> None:
         self.tool = tool
-        self.read = tuple(_read(tool, fn))[method:]
+        self.read = tuple(_read_parameters(tool, fn))[method:]
         texts = parameter_texts(docstring_of(fn))
-        fields = {each.field: _field(each, texts) for each in self.read if each.field}
+        fields = {each.field: _build_field(each, texts) for each in self.read if each.field}
         try:
-            self._model, self.schema = _checked(fields)
+            self._model, self.schema = _build_model(fields)
         except Exception as error:
-            raise self._culprit(fields, error) from error
+            raise self._find_culprit(fields, error) from error
 
-    def bind(
+    def bind_arguments(
         self,
         given: Mapping[str, Any],
         context: ToolContext,
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Check arguments, and give them as the function is to be called with them."""
+        """Check arguments, and return them as the function is to be called with them."""
         data = thaw(given)
         try:
             checked = self._model.model_validate(data)
         except ValidationError as error:
             problems = error.errors(include_url=False)
             known = list(self.schema["properties"])
-            raise ToolError(told(self.tool, problems, data, known)) from None
+            raise ToolError(describe_problems(self.tool, problems, data, known)) from None
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for each in self.read:
-            value = _value(each, checked, context)
+            value = _argument_value(each, checked, context)
             if each.positional:
                 positional.append(value)
             elif value is not EMPTY:
                 named[each.name] = value
         return positional, named
 
-    def _culprit(self, fields: Mapping[str, Any], error: Exception) -> ToolRefusedError:
+    def _find_culprit(self, fields: Mapping[str, Any], error: Exception) -> ToolRefusedError:
         """Find the parameter that cannot be described: the first without which all goes well."""
         *others, last = [each for each in self.read if each.field]
         tried: dict[str, Any] = {}
         for each in others:
             tried[str(each.field)] = fields[str(each.field)]
             try:
-                _checked(tried)
+                _build_model(tried)
             except Exception as its:  # noqa: BLE001 - annotations are the user's
-                return _unfit(self.tool, each, its)
-        return _unfit(self.tool, last, error)
+                return _unfit_type_error(self.tool, each, its)
+        return _unfit_type_error(self.tool, last, error)
 
 
-def _unfit(tool: str, parameter: Parameter, error: Exception) -> ToolRefusedError:
+def _unfit_type_error(tool: str, parameter: Parameter, error: Exception) -> ToolRefusedError:
     why = re.split(r"\.\s|\n", str(error))[0]
     shown = inspect.formatannotation(parameter.hint)
     problem = f"the type of its parameter {parameter.name!r}, {shown}, cannot be checked: {why}"
@@ -109,14 +153,14 @@ def _unfit(tool: str, parameter: Parameter, error: Exception) -> ToolRefusedErro
     return ToolRefusedError(tool, problem, remedy)
 
 
-def _read(tool: str, fn: Callable[..., Any]) -> Iterator[Parameter]:
+def _read_parameters(tool: str, fn: Callable[..., Any]) -> Iterator[Parameter]:
     try:
         signature = inspect.signature(fn)
     except (ValueError, TypeError) as error:
         remedy = "Wrap it in a function of your own, with annotations"
         raise ToolRefusedError(tool, f"its parameters cannot be read ({error})", remedy) from None
-    namespace = getattr(underneath(fn), "__globals__", {})
-    given = _given(fn)
+    namespace = getattr(unwrap_function(fn), "__globals__", {})
+    given = _partial_names(fn)
     for number, each in enumerate(signature.parameters.values()):
         if each.kind in STARRED:
             stars, instead = STARRED[each.kind]
@@ -124,14 +168,14 @@ def _read(tool: str, fn: Callable[..., Any]) -> Iterator[Parameter]:
             raise ToolRefusedError(tool, f"it takes {stars}{each.name}", remedy)
         if each.name in given:
             continue
-        hint = _hint(tool, each, namespace)
+        hint = _resolve_hint(tool, each, namespace)
         positional = each.kind is inspect.Parameter.POSITIONAL_ONLY
         field = None if _is_context(hint) else f"argument_{number}"
         yield Parameter(each.name, hint, each.default, positional, field)
 
 
-def _given(fn: Any) -> set[str]:
-    """Name what a partial has filled in: it is no model's to see or to change."""
+def _partial_names(fn: Any) -> set[str]:
+    """Return the names that a partial has filled in: models neither see nor change them."""
     names: set[str] = set()
     while isinstance(fn, partial):
         names |= fn.keywords.keys()
@@ -139,7 +183,7 @@ def _given(fn: Any) -> set[str]:
     return names
 
 
-def _hint(tool: str, parameter: inspect.Parameter, namespace: dict[str, Any]) -> Any:
+def _resolve_hint(tool: str, parameter: inspect.Parameter, namespace: dict[str, Any]) -> Any:
     if parameter.annotation is EMPTY:
         return Any
     name = parameter.name
@@ -157,7 +201,7 @@ def _is_context(hint: Any) -> bool:
     return hint is ToolContext or (wraps and ToolContext in get_args(hint))
 
 
-def _field(parameter: Parameter, texts: Mapping[str, str]) -> tuple[Any, Any]:
+def _build_field(parameter: Parameter, texts: Mapping[str, str]) -> tuple[Any, Any]:
     """Write a parameter as a field of a model: what is said in place goes before the docstring."""
     default = ... if parameter.default is EMPTY else parameter.default
     notes = getattr(parameter.hint, "__metadata__", ())
@@ -168,7 +212,7 @@ def _field(parameter: Parameter, texts: Mapping[str, str]) -> tuple[Any, Any]:
     return Annotated[parameter.hint, own], default
 
 
-def _checked(fields: Mapping[str, Any]) -> tuple[type[BaseModel], Mapping[str, Any]]:
+def _build_model(fields: Mapping[str, Any]) -> tuple[type[BaseModel], Mapping[str, Any]]:
     config = ConfigDict(extra="forbid")
     made: Any = create_model
     model: type[BaseModel] = made("Arguments", __config__=config, **fields)
@@ -179,7 +223,7 @@ def _checked(fields: Mapping[str, Any]) -> tuple[type[BaseModel], Mapping[str, A
     return model, freeze({"type": "object", "properties": {}} | schema)
 
 
-def _value(parameter: Parameter, checked: BaseModel, context: ToolContext) -> Any:
+def _argument_value(parameter: Parameter, checked: BaseModel, context: ToolContext) -> Any:
     """Return what is passed for a parameter; the function's own default is left to it."""
     if parameter.field is None:
         return context

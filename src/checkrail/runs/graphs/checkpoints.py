@@ -13,36 +13,36 @@ from typing import TYPE_CHECKING, Any, cast
 
 from checkrail.engine.errors import CheckrailError
 from checkrail.private_files import make_private_folder, make_private_sqlite
-from checkrail.runs.graphs.fences import FencedLock, fence_writes
+from checkrail.runs.graphs.fences import fence_writes
 from checkrail.runs.graphs.thread_rows import (
     copy_thread,
     delete_run,
     delete_thread,
-    hold,
+    hold_head,
     latest_of_run,
-    prune,
-    put_back,
+    prune_threads,
+    restore_head,
 )
-from checkrail.store.health import DatabaseUnavailableError, trouble_of
+from checkrail.store.health import DatabaseUnavailableError, find_trouble
 
 if TYPE_CHECKING:
-    import aiosqlite
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.store.base import BaseStore
 
+    from checkrail.runs.graphs.sqlite import Connection
     from checkrail.runs.graphs.state_types import StateSerializer
 
 __all__ = [
     "copy_thread",
     "delete_run",
     "delete_thread",
-    "hold",
+    "hold_head",
     "is_postgres",
     "latest_of_run",
     "open_checkpointer",
     "open_store",
-    "prune",
-    "put_back",
+    "prune_threads",
+    "restore_head",
 ]
 
 POOL = 8
@@ -72,7 +72,9 @@ async def open_checkpointer(
 
     serde = StateSerializer(types)
     opened = (
-        _postgres_saver(str(url), size, serde) if is_postgres(url) else _sqlite_saver(url, serde)
+        _open_postgres_saver(str(url), size, serde)
+        if is_postgres(url)
+        else _open_sqlite_saver(url, serde)
     )
     with warn_of_unknown_types():
         async with opened as saver:
@@ -81,7 +83,7 @@ async def open_checkpointer(
 
 @asynccontextmanager
 async def open_own_checkpointer(found: Any) -> AsyncIterator[Any]:
-    """Open a checkpointer that a project brings: one, what makes one, or what has to be entered.
+    """Open a project's own checkpointer: an object, a function or a context manager.
 
     Before each of its writes it is asked whether the run is still held.
     """
@@ -121,71 +123,71 @@ def open_store(
 ) -> AbstractAsyncContextManager[BaseStore]:
     """Open the official store for a database, with its tables made and its sweeper running."""
     if is_postgres(url):
-        return _postgres_store(str(url), index, ttl, size)
-    return _sqlite_store(url, index, ttl)
+        return _open_postgres_store(str(url), index, ttl, size)
+    return _open_sqlite_store(url, index, ttl)
 
 
 @asynccontextmanager
-async def _sqlite_saver(
+async def _open_sqlite_saver(
     url: str | Path, serde: StateSerializer
 ) -> AsyncIterator[BaseCheckpointSaver[str]]:
-    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+    from checkrail.runs.graphs.sqlite import open_saver
 
-    async with _sqlite(url) as connection:
-        saver = AsyncSqliteSaver(connection, serde=serde)
-        saver.lock = FencedLock()
-        await saver.setup()
+    async with _connect_sqlite(url) as connection, open_saver(connection, serde) as saver:
         yield saver
 
 
 @asynccontextmanager
-async def _postgres_saver(
+async def _open_postgres_saver(
     url: str, size: int, serde: StateSerializer
 ) -> AsyncIterator[BaseCheckpointSaver[str]]:
     from checkrail.runs.graphs.postgres import PostgresSaver, open_pool
 
     async with open_pool(_conninfo(url), size) as pool:
-        saver = PostgresSaver(pool, serde=serde)
-        async with _migrating(url):
-            await saver.setup()
-        yield saver
+        saver = PostgresSaver(pool, url, serde=serde)
+        try:
+            async with _migration_lock(url):
+                await saver.patiently(saver.setup)
+            yield saver
+        finally:
+            await saver.writer.close()
 
 
 @asynccontextmanager
-async def _sqlite_store(
+async def _open_sqlite_store(
     url: str | Path, index: Mapping[str, Any] | None, ttl: Mapping[str, Any] | None
 ) -> AsyncIterator[BaseStore]:
     from langgraph.store.sqlite.aio import AsyncSqliteStore
 
     if index and not can_index(url):
         raise CheckrailError(NO_INDEX)
-    async with _sqlite(url, isolation_level=None) as connection:
+    async with _connect_sqlite(url, isolation_level=None) as connection:
         await connection.execute("PRAGMA journal_mode=WAL")
         store = AsyncSqliteStore(connection, index=cast("Any", index), ttl=cast("Any", ttl))
         await store.setup()
-        async with _swept(store):
+        async with _run_sweeper(store):
             yield store
 
 
 @asynccontextmanager
-async def _postgres_store(
+async def _open_postgres_store(
     url: str, index: Mapping[str, Any] | None, ttl: Mapping[str, Any] | None, size: int
 ) -> AsyncIterator[BaseStore]:
     from checkrail.runs.graphs.postgres import PostgresStore, open_pool
 
     async with open_pool(_conninfo(url), size) as pool:
         store = PostgresStore(pool, index=cast("Any", index), ttl=cast("Any", ttl))
-        async with _swept(store):
-            async with _migrating(url):
-                await store.setup()
+        async with _run_sweeper(store):
+            async with _migration_lock(url):
+                await store.patiently(store.setup)
             yield store
 
 
 @asynccontextmanager
-async def _swept(store: Any) -> AsyncIterator[None]:
-    """Keep a store's items to their time, and leave none of its tasks behind."""
+async def _run_sweeper(store: Any) -> AsyncIterator[None]:
+    """Sweep a store's expired items while it is open, and leave none of its tasks behind."""
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(_ended, store._task)  # noqa: SLF001 - it has no other end
+        stack.push_async_callback(_cancel_task, store._task)  # noqa: SLF001 - it has no other end
         # Items may have a time of their own, and nobody sweeps without a config.
         store.ttl_config = store.ttl_config or {"sweep_interval_minutes": 1}
         await store.start_ttl_sweeper()
@@ -193,29 +195,29 @@ async def _swept(store: Any) -> AsyncIterator[None]:
         yield
 
 
-async def _ended(task: asyncio.Task[None] | None) -> None:
+async def _cancel_task(task: asyncio.Task[None] | None) -> None:
     if task is not None:
         task.cancel()
         await asyncio.wait([task])
 
 
 @asynccontextmanager
-async def _sqlite(url: str | Path, **options: Any) -> AsyncIterator[aiosqlite.Connection]:
-    import aiosqlite
+async def _connect_sqlite(url: str | Path, **options: Any) -> AsyncIterator[Connection]:
+    from checkrail.runs.graphs.sqlite import connect
 
     path = _SQLITE.sub("", str(url))
     if path != ":memory:":
         make_private_folder(Path(path).parent)
         make_private_sqlite(Path(path))
-    async with aiosqlite.connect(path, **options) as connection:
+    async with connect(path, **options) as connection:
         # With a write-ahead log this loses nothing when the process dies, only with the machine.
         await connection.execute("PRAGMA synchronous=NORMAL")
         yield connection
 
 
 @asynccontextmanager
-async def _migrating(url: str) -> AsyncIterator[None]:
-    """Let one server at a time make tables, over a connection that says at once if it fails.
+async def _migration_lock(url: str) -> AsyncIterator[None]:
+    """Let one server at a time create tables, over a connection that fails at once.
 
     The others ask again and again: one that waits inside the database would be waited for by the
     `CREATE INDEX CONCURRENTLY` of the first.
@@ -225,7 +227,7 @@ async def _migrating(url: str) -> AsyncIterator[None]:
     try:
         opened = await AsyncConnection.connect(_conninfo(url), autocommit=True)
     except OperationalError as error:
-        trouble = trouble_of(error)
+        trouble = find_trouble(error)
         if trouble is None:
             raise
         raise DatabaseUnavailableError(trouble) from error

@@ -34,10 +34,10 @@ def _has_field(schema: Any, name: str) -> bool:
         return any(field.init and field.name == name for field in dataclasses.fields(schema))
     if schema.model_config.get("extra") == "allow" or name in schema.model_fields:
         return True
-    return any(name in _names(field) for field in schema.model_fields.values())
+    return any(name in _field_names(field) for field in schema.model_fields.values())
 
 
-def _names(field: Any) -> tuple[str, ...]:
+def _field_names(field: Any) -> tuple[str, ...]:
     alias = field.validation_alias or field.alias
     return tuple(
         str(path if isinstance(path, str) else path.path[0])

@@ -17,31 +17,33 @@ log = logging.getLogger("checkrail.runs.graphs")
 
 
 def schemas(graph: Graph, graph_id: str) -> dict[str, Any]:
-    """Return the JSON Schemas of a graph; those that cannot be told are none."""
-    context = _told(graph_id, "context", graph.get_context_jsonschema, lambda: _context(graph))
+    """Return the JSON Schemas of a graph; None for those that cannot be generated."""
+    context = _first_schema(
+        graph_id, "context", graph.get_context_jsonschema, lambda: _context_schema(graph)
+    )
     return {
         "graph_id": graph_id,
-        "input_schema": _told(
+        "input_schema": _first_schema(
             graph_id,
             "input",
             graph.get_input_jsonschema,
-            lambda: _channels(graph, "Input", _declared(graph, "input_schema")),
+            lambda: _channel_schema(graph, "Input", _declared_channels(graph, "input_schema")),
         ),
-        "output_schema": _told(
+        "output_schema": _first_schema(
             graph_id,
             "output",
             graph.get_output_jsonschema,
-            lambda: _channels(graph, "Output", _declared(graph, "output_schema")),
+            lambda: _channel_schema(graph, "Output", _declared_channels(graph, "output_schema")),
         ),
-        "state_schema": _told(
-            graph_id, "state", lambda: _channels(graph, "State", graph.stream_channels_list)
+        "state_schema": _first_schema(
+            graph_id, "state", lambda: _channel_schema(graph, "State", graph.stream_channels_list)
         ),
         "config_schema": context or {"type": "object", "properties": {}},
         "context_schema": context,
     }
 
 
-async def drawing(graph: Graph, *, xray: bool | int = False) -> dict[str, Any]:
+async def graph_drawing(graph: Graph, *, xray: bool | int = False) -> dict[str, Any]:
     """Return the nodes and edges of a graph, with those of its subgraphs down to a depth."""
     drawn = (await graph.aget_graph(xray=xray)).to_json()
     for node in drawn["nodes"]:
@@ -58,8 +60,8 @@ async def subgraphs(
     return {name: schemas(subgraph, graph_id) async for name, subgraph in found}  # type: ignore[arg-type]
 
 
-def _told(graph_id: str, what: str, *ways: Callable[[], dict[str, Any] | None]) -> Any:
-    """Tell a schema in the first way that works.
+def _first_schema(graph_id: str, what: str, *ways: Callable[[], dict[str, Any] | None]) -> Any:
+    """Return a schema by the first way that works.
 
     LangGraph's own way fails for a plain `TypedDict` before Python 3.12: pydantic refuses it.
     """
@@ -71,25 +73,25 @@ def _told(graph_id: str, what: str, *ways: Callable[[], dict[str, Any] | None]) 
     return None
 
 
-def _declared(graph: Graph, which: str) -> Iterable[str]:
+def _declared_channels(graph: Graph, which: str) -> Iterable[str]:
     builder = graph.builder  # type: ignore[attr-defined]
     return [*builder.schemas[getattr(builder, which)]]
 
 
-def _channels(graph: Graph, name: str, channels: Iterable[str]) -> dict[str, Any]:
+def _channel_schema(graph: Graph, name: str, channels: Iterable[str]) -> dict[str, Any]:
     from langgraph.channels.base import BaseChannel
 
     found = {key: graph.channels[key] for key in channels}
     kept = {key: each.UpdateType for key, each in found.items() if isinstance(each, BaseChannel)}
-    return _schema(graph.get_name(name), kept)
+    return _build_schema(graph.get_name(name), kept)
 
 
-def _context(graph: Graph) -> dict[str, Any] | None:
+def _context_schema(graph: Graph) -> dict[str, Any] | None:
     declared = graph.context_schema
-    return None if declared is None else _schema(declared.__name__, get_type_hints(declared))
+    return None if declared is None else _build_schema(declared.__name__, get_type_hints(declared))
 
 
-def _schema(name: str, types: Mapping[str, Any]) -> dict[str, Any]:
+def _build_schema(name: str, types: Mapping[str, Any]) -> dict[str, Any]:
     from pydantic import create_model
 
     fields: dict[str, Any] = {key: (kind, None) for key, kind in types.items()}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from checkrail.engine.errors import error_type
 from checkrail.runs.graphs.context import graph_context
-from checkrail.runs.graphs.lifecycle import Lifecycle
-from checkrail.runs.graphs.payloads import checkpoint_of, convert, show_interrupts
-from checkrail.runs.graphs.requests import MODES, GraphRequest, config_of, input_of
-from checkrail.runs.graphs.thread_rows import hold, latest_of_run, put_back
+from checkrail.runs.graphs.payloads import checkpoint_of, render_chunk, render_interrupts
+from checkrail.runs.graphs.requests import MODES, GraphRequest, build_config, build_input
+from checkrail.runs.graphs.thread_rows import hold_head, latest_of_run, restore_head
 from checkrail.runs.jsons import Fragment, dumps, jsonable
 
 if TYPE_CHECKING:
@@ -21,7 +21,76 @@ if TYPE_CHECKING:
 
     Graph: TypeAlias = Pregel[Any, Any, Any, Any]
 
-__all__ = ["Emit", "GraphOutcome", "GraphRequest", "execute"]
+
+_AGENT = "lc_agent_name"
+
+
+class SubgraphLifecycle:
+    """Emits when a subgraph starts and how it ends, each at its own namespace.
+
+    A subgraph starts with the first task inside it, and ends with the result of the task that it
+    is: that task's id is the last part of its namespace.
+    """
+
+    __slots__ = ("_called", "_emit", "_open", "_seen")
+
+    def __init__(self, emit: Callable[[str, tuple[str, ...], Any], None]) -> None:
+        self._emit = emit
+        self._seen: set[tuple[str, ...]] = {()}
+        self._open: dict[str, tuple[str, ...]] = {}
+        self._called: dict[str, str] = {}
+
+    def feed(self, ns: tuple[str, ...], task: Mapping[str, Any]) -> None:
+        """Take the start or the result of a task."""
+        if "result" in task:
+            if (ended := self._open.pop(task["id"], None)) is not None:
+                self._emit("lifecycle", ended, _end_event(task))
+            return
+        if (call := _find_tool_call(task.get("input"))) is not None:
+            self._called[task["id"]] = call
+        if ns not in self._seen:
+            self._seen.add(ns)
+            self._emit_start(ns, (task.get("metadata") or {}).get(_AGENT))
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Close what is still open when the run is over."""
+        ending = {"event": "completed"} if error is None else _error_event(error)
+        for ns in self._open.values():
+            self._emit("lifecycle", ns, ending)
+        self._open.clear()
+
+    def _emit_start(self, ns: tuple[str, ...], agent: str | None) -> None:
+        name, _, task_id = ns[-1].partition(":")
+        started: dict[str, Any] = {"event": "started", "graph_name": agent or name}
+        if agent and task_id in self._called:
+            cause = {"type": "toolCall", "tool_call_id": self._called[task_id]}
+            started["cause"] = cause
+        if task_id:
+            self._open[task_id] = ns
+        self._emit("lifecycle", ns, started)
+
+
+def _end_event(task: Mapping[str, Any]) -> dict[str, Any]:
+    if task.get("interrupts"):
+        return {"event": "interrupted"}
+    error = task.get("error")
+    return {"event": "failed", "error": str(error)} if error else {"event": "completed"}
+
+
+def _error_event(error: BaseException) -> dict[str, str]:
+    return {"event": "failed", "error": str(error) or error_type(error)}
+
+
+def _find_tool_call(given: Any) -> str | None:
+    """Find the id of the tool call that a task carries out."""
+    call = given.get("tool_call") if isinstance(given, Mapping) else None
+    if isinstance(given, list) and given:
+        call = given[0]
+    found = call.get("id") if isinstance(call, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+__all__ = ["Emit", "GraphOutcome", "GraphRequest", "execute_graph"]
 
 Emit: TypeAlias = Callable[[str, tuple[str, ...], Any], None]
 """Takes an event, its namespace and its data, which is written JSON: a `jsons.Fragment`."""
@@ -40,7 +109,8 @@ class GraphOutcome:
     """What an execution came to, as JSON: the thread's values, and where it waits, if it does.
 
     `waiting` has the interrupts by the task that raised them. `checkpoint` is known where the
-    graph was asked for it: when it waits, or when it streams checkpoints.
+    graph was asked for it: when it waits, or when it streams checkpoints. `returned` names the
+    values that are the graph's output, where its state has others too.
     """
 
     values: Any
@@ -48,55 +118,68 @@ class GraphOutcome:
     next: list[str] = field(default_factory=list)
     checkpoint: dict[str, Any] | None = None
     waiting: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    returned: Sequence[str] | None = None
 
     @property
-    def interrupted(self) -> bool:
+    def output(self) -> Any:
+        """Return the values that the graph returns."""
+        return self.select_output(self.values)
+
+    def select_output(self, values: Any) -> Any:
+        """Return those of a thread's values that the graph returns."""
+        if self.returned is None or not isinstance(values, dict):
+            return values
+        return {name: values[name] for name in self.returned if name in values}
+
+    @property
+    def is_interrupted(self) -> bool:
         """Whether the graph waits for somebody, instead of being done."""
         return bool(self.next or self.interrupts)
 
 
-async def execute(graph: Graph, request: GraphRequest, emit: Emit) -> GraphOutcome:
+async def execute_graph(graph: Graph, request: GraphRequest, emit: Emit) -> GraphOutcome:
     """Run a graph to its end or to where it waits, and emit what it streams, in order."""
-    given = await _given(graph, request)
-    config = config_of(request)
+    given = await _graph_input(graph, request)
+    config = build_config(request)
     watch = _Watch(request, emit)
     try:
-        async with aclosing(_stream(graph, given, config, request, watch)) as stream:
+        async with aclosing(_open_stream(graph, given, config, request, watch)) as stream:
             if watch.nested:
                 async for ns, mode, data in stream:
-                    watch.see(ns, mode, data)
+                    watch.feed(ns, mode, data)
             else:
                 async for mode, data in stream:
-                    watch.see(_ROOT, mode, data)
+                    watch.feed(_ROOT, mode, data)
     except BaseException as error:
         watch.end(error)
         raise
     watch.end()
-    return await _outcome(graph, watch, request)
+    return await _build_outcome(graph, watch, request)
 
 
-async def _given(graph: Graph, request: GraphRequest) -> Any:
-    """Return the input, or none where a run goes on from its own checkpoint after a crash."""
+async def _graph_input(graph: Graph, request: GraphRequest) -> Any:
+    """Return the input, or None where a run goes on from its own checkpoint after a crash."""
     saver, thread_id, run_id = graph.checkpointer, request.thread_id, request.run_id
     if saver and request.resume_from_checkpoint:
         if await latest_of_run(saver, thread_id, run_id):
             return None
-        await put_back(saver, thread_id, run_id)
-    if saver and (request.continues or _keeps_deltas(graph)):
-        await hold(saver, thread_id, run_id)
-    return input_of(request)
+        await restore_head(saver, thread_id, run_id)
+    if saver and (request.is_resumption or _stores_deltas(graph)):
+        await hold_head(saver, thread_id, run_id)
+    return build_input(request)
 
 
-def _keeps_deltas(graph: Graph) -> bool:
-    """Whether the graph keeps even an input with the checkpoint before it."""
+def _stores_deltas(graph: Graph) -> bool:
+    """Return whether the graph stores even an input with the checkpoint before it."""
     from langgraph.channels import DeltaChannel
 
     return any(type(channel) is DeltaChannel for channel in graph.channels.values())
 
 
-def _stream(
+def _open_stream(
     graph: Graph, given: Any, config: RunnableConfig, request: GraphRequest, watch: _Watch
 ) -> AsyncGenerator[Any, None]:
+    returned = None if request.whole_state else returned_channels(graph)
     options: dict[str, Any] = {
         "context": graph_context(graph.context_schema, request.context),
         "stream_mode": watch.streamed,
@@ -106,8 +189,16 @@ def _stream(
         "durability": request.durability if graph.checkpointer else None,
     }
     if "events" in request.modes:
-        return watch.events(graph.astream_events(given, config, version="v2", **options))
-    return graph.astream(given, config, **options)  # type: ignore[return-value]
+        return watch.relay_events(graph.astream_events(given, config, version="v2", **options))
+    return graph.astream(given, config, output_keys=returned, **options)  # type: ignore[return-value]
+
+
+def returned_channels(graph: Graph) -> list[str] | None:
+    """Return the channels that a graph returns; None if that is its whole state."""
+    output, state = graph.output_channels, graph.stream_channels_asis
+    if isinstance(output, str) or isinstance(state, str) or {*output} == {*state}:
+        return None
+    return [*output]
 
 
 class _Watch:
@@ -133,32 +224,32 @@ class _Watch:
         self._emit = emit
         self._modes = request.modes
         self._subgraphs = request.subgraphs
-        self._lifecycle = Lifecycle(emit) if "lifecycle" in request.modes else None
+        self._lifecycle = SubgraphLifecycle(emit) if "lifecycle" in request.modes else None
         self._metadata: tuple[Any, Any] = (None, None)
         self._shown = request.shown
         self._steps = request.steps
         self._stepped = False
         self.nested = request.subgraphs or self._lifecycle is not None
-        self.streamed = _streamed(request)
+        self.streamed = _stream_modes(request)
         self.values: tuple[Any, Any] | None = None
         self.interrupts: list[Any] | None = None
         self.checkpoint: dict[str, Any] | None = None
 
-    def see(self, ns: tuple[str, ...], mode: str, data: Any) -> None:
-        """Take one chunk: emit it if it was asked for, and remember it if it is the root's."""
+    def feed(self, ns: tuple[str, ...], mode: str, data: Any) -> None:
+        """Take one chunk: emit it if the request wants it, and remember it if it is the root's."""
         shown = _UNSEEN
         if self._steps and not ns:
-            self._mark(mode, data)
+            self._emit_step(mode, data)
         if mode in self._modes and (self._subgraphs or not ns):
-            shown = self._message(data) if mode == "messages" else convert(mode, data)
+            shown = self._render_message(data) if mode == "messages" else render_chunk(mode, data)
             self._emit(mode, ns, shown)
         if mode == "tasks" and self._lifecycle is not None:
-            self._lifecycle.see(ns, data)
+            self._lifecycle.feed(ns, data)
         if not ns:
             self._remember(mode, data, shown)
 
-    async def events(self, events: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
-        """Emit the events of everything inside a graph, and give the chunks of the graph itself."""
+    async def relay_events(self, events: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+        """Emit the events of everything inside a graph, and yield the graph's own chunks."""
         root = None
         async for event in events:
             if _HIDDEN in (event.get("tags") or ()):
@@ -176,15 +267,15 @@ class _Watch:
         if self._lifecycle is not None:
             self._lifecycle.end(error)
 
-    def _mark(self, mode: str, data: Any) -> None:
-        """Tell of a step that begins after another one has told its values."""
+    def _emit_step(self, mode: str, data: Any) -> None:
+        """Emit that a step begins after another one has streamed its values."""
         if mode == "values":
             self._stepped = True
         elif mode == "tasks" and self._stepped and "result" not in data:
             self._stepped = False
             self._emit(STEP, _ROOT, None)
 
-    def _message(self, data: Any) -> Fragment:
+    def _render_message(self, data: Any) -> Fragment:
         """Write a message with its metadata, which is the same for all the tokens of a call."""
         message, metadata = data
         known, shown = self._metadata
@@ -205,23 +296,26 @@ class _Watch:
             self.checkpoint = checkpoint_of(data["config"])
 
 
-def _streamed(request: GraphRequest) -> list[str]:
-    """Name the modes to stream: values tell the outcome, and only updates tell of every wait."""
+def _stream_modes(request: GraphRequest) -> list[str]:
+    """Return the modes to stream: values make the outcome, and only updates show every wait."""
     extra = (request.modes & MODES) - {"values", "updates"}
     if "lifecycle" in request.modes or request.steps:
         extra |= {"tasks"}
     return ["values", "updates", *sorted(extra)]
 
 
-async def _outcome(graph: Graph, watch: _Watch, request: GraphRequest) -> GraphOutcome:
-    if graph.checkpointer and (watch.interrupts is not None or watch.values is None):
+async def _build_outcome(graph: Graph, watch: _Watch, request: GraphRequest) -> GraphOutcome:
+    returned = returned_channels(graph)
+    waits = watch.interrupts is not None or watch.values is None
+    if graph.checkpointer and (waits or returned is not None):
         configurable = {"thread_id": request.thread_id, "checkpoint_ns": ""}
-        return _standing(await graph.aget_state({"configurable": configurable}))
+        return _outcome_from_state(await graph.aget_state({"configurable": configurable}), returned)
     interrupts = jsonable(watch.interrupts or [])
-    return GraphOutcome(_values(watch.values), interrupts, checkpoint=watch.checkpoint)
+    values = _last_values(watch.values)
+    return GraphOutcome(values, interrupts, checkpoint=watch.checkpoint, returned=returned)
 
 
-def _values(seen: tuple[Any, Any] | None) -> Any:
+def _last_values(seen: tuple[Any, Any] | None) -> Any:
     """Return the last values, as they were written if they were, without the interrupts in them."""
     if seen is None:
         return None
@@ -232,13 +326,14 @@ def _values(seen: tuple[Any, Any] | None) -> Any:
     return values
 
 
-def _standing(snapshot: StateSnapshot) -> GraphOutcome:
-    """Tell where a thread stands from its state."""
+def _outcome_from_state(snapshot: StateSnapshot, returned: list[str] | None) -> GraphOutcome:
+    """Return the outcome that a thread's state shows."""
     asked = {task.id: task.interrupts for task in snapshot.tasks if task.interrupts}
     return GraphOutcome(
         values=jsonable(snapshot.values),
         interrupts=jsonable([each for interrupts in asked.values() for each in interrupts]),
         next=[*snapshot.next],
         checkpoint=checkpoint_of(snapshot.config),
-        waiting={task: show_interrupts(interrupts) for task, interrupts in asked.items()},
+        waiting={task: render_interrupts(interrupts) for task, interrupts in asked.items()},
+        returned=returned,
     )

@@ -21,7 +21,7 @@ _NAMES = {"config": "config", "runtime": "runtime"}
 
 
 class GraphError(Exception):
-    """What a project calls a graph is none."""
+    """What a project names as a graph is not one."""
 
     def __init__(self, name: str, problem: str) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class GraphError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class GraphAccess:
     """What a graph is opened for, and for whom."""
 
     config: Mapping[str, Any]
@@ -47,7 +47,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Factory:
+class GraphFactory:
     """A function that makes a graph, and which of its parameters takes what."""
 
     make: Callable[..., Any]
@@ -56,52 +56,52 @@ class Factory:
     hints: Mapping[str, Any]
 
     @classmethod
-    def of(cls, make: Callable[..., Any], name: str) -> Factory:
-        """Look at what a factory takes: a config, a server's runtime, both or neither."""
-        hints = _hints(make)
+    def from_function(cls, make: Callable[..., Any], name: str) -> GraphFactory:
+        """Inspect what a factory takes: a config, a server's runtime, both or neither."""
+        hints = _type_hints(make)
         takes = {}
-        for parameter in _parameters(make):
-            takes[parameter.name] = _taken(parameter, hints.get(parameter.name), name)
+        for parameter in _factory_parameters(make):
+            takes[parameter.name] = _parameter_source(parameter, hints.get(parameter.name), name)
         return cls(make, name, takes, hints)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it asks for nothing, so that one graph may do for all."""
+        """Whether it takes nothing, so that one graph may serve all."""
         return not self.takes
 
-    async def once(self) -> Graph | Factory:
-        """Make the graph that does for all, unless there is something to clean up after it."""
+    async def build_shared(self) -> Graph | GraphFactory:
+        """Return the graph that serves all, unless there is something to clean up after it."""
         made = self.make()
-        if _opens(made):
+        if _is_context_manager(made):
             return self
-        return _checked(await made if inspect.isawaitable(made) else made, self.name)
+        return _require_graph(await made if inspect.isawaitable(made) else made, self.name)
 
-    def call(self, opening: Opening) -> Any:
-        """Call the factory with what it asks for."""
+    def call(self, opening: GraphAccess) -> Any:
+        """Call the factory with the arguments that it takes."""
         given = {"config": opening.config, "runtime": None}
         if "runtime" in self.takes.values():
             parameter = next(key for key, what in self.takes.items() if what == "runtime")
-            given["runtime"] = _runtime(opening, self.hints.get(parameter))
+            given["runtime"] = _build_runtime(opening, self.hints.get(parameter))
         return self.make(**{parameter: given[what] for parameter, what in self.takes.items()})
 
 
 @asynccontextmanager
-async def built(factory: Factory, opening: Opening) -> AsyncIterator[Graph]:
-    """Make a graph, and clean up after it if the factory does."""
+async def open_graph(factory: GraphFactory, opening: GraphAccess) -> AsyncIterator[Graph]:
+    """Yield a graph that a factory makes, and clean up after it if the factory does."""
     made = factory.call(opening)
     if inspect.isawaitable(made):
         made = await made
     if isinstance(made, AbstractAsyncContextManager):
         async with made as graph:
-            yield _checked(graph, factory.name)
+            yield _require_graph(graph, factory.name)
     elif isinstance(made, AbstractContextManager):
         with made as graph:
-            yield _checked(graph, factory.name)
+            yield _require_graph(graph, factory.name)
     else:
-        yield _checked(made, factory.name)
+        yield _require_graph(made, factory.name)
 
 
-def compiled(found: Any) -> Graph | None:
+def to_compiled(found: Any) -> Graph | None:
     """Return a graph that is ready to run, if it is one or can be compiled to one."""
     from langgraph.graph import StateGraph
     from langgraph.pregel import Pregel
@@ -111,19 +111,19 @@ def compiled(found: Any) -> Graph | None:
     return found if isinstance(found, Pregel) else None
 
 
-def _checked(made: Any, name: str) -> Graph:
-    graph = compiled(made)
+def _require_graph(made: Any, name: str) -> Graph:
+    graph = to_compiled(made)
     if graph is None:
         raise GraphError(name, f"its factory returned {type(made).__name__}")
     return graph
 
 
-def _opens(made: Any) -> bool:
+def _is_context_manager(made: Any) -> bool:
     return isinstance(made, (AbstractAsyncContextManager, AbstractContextManager))
 
 
-def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Name the parameters that have to be given, and those that ask for what a server has."""
+def _factory_parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters that have to be given, and those for what a server has."""
     found = inspect.signature(make).parameters.values()
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [
@@ -134,14 +134,14 @@ def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:
     ]
 
 
-def _hints(make: Callable[..., Any]) -> dict[str, Any]:
+def _type_hints(make: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(inspect.unwrap(make))
     except Exception:  # noqa: BLE001 - hints may name what exists for type checkers only
         return dict(getattr(inspect.unwrap(make), "__annotations__", {}))
 
 
-def _taken(parameter: inspect.Parameter, hint: Any, name: str) -> str:
+def _parameter_source(parameter: inspect.Parameter, hint: Any, name: str) -> str:
     """Return what a parameter takes, by its annotation, else by its name, else the config."""
     said = str(getattr(hint, "__name__", "")) + str(hint)
     if any(word in said for word in ("ServerRuntime", "_ExecutionRuntime", "_ReadRuntime")):
@@ -156,7 +156,7 @@ def _taken(parameter: inspect.Parameter, hint: Any, name: str) -> str:
     raise GraphError(name, problem)
 
 
-def _runtime(opening: Opening, hint: Any) -> Any:
+def _build_runtime(opening: GraphAccess, hint: Any) -> Any:
     from langgraph_sdk import runtime
 
     told: dict[str, Any] = {
@@ -166,11 +166,11 @@ def _runtime(opening: Opening, hint: Any) -> Any:
     }
     if opening.access != EXECUTION:
         return runtime._ReadRuntime(**told)  # noqa: SLF001 - it has no public way to be made
-    context = _context(opening.context, hint)
+    context = _typed_context(opening.context, hint)
     return runtime._ExecutionRuntime(**told, context=context)  # noqa: SLF001 - see above
 
 
-def _context(given: Any, hint: Any) -> Any:
+def _typed_context(given: Any, hint: Any) -> Any:
     """Return the context as the type that the factory's runtime is annotated with."""
     kinds = typing.get_args(hint)
     if not kinds or isinstance(kinds[0], typing.TypeVar):

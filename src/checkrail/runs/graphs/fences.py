@@ -23,6 +23,15 @@ SELECT 1 / count(*) FROM (
     AND ended_at IS NULL FOR SHARE
 ) AS held
 """
+HELD_ALL = """
+SELECT count(*) FROM (
+    SELECT 1 FROM runs JOIN unnest(%(runs)s::text[], %(attempts)s::int[], %(workers)s::text[])
+    AS mine (run_id, attempt, worker_id) USING (run_id, attempt, worker_id)
+    WHERE ended_at IS NULL FOR SHARE OF runs SKIP LOCKED
+) AS held
+"""
+"""How many of several runs are held; it waits for none of them, having locked others already."""
+
 FREE = """
 SELECT 1 / count(*) FROM (
     SELECT 1 FROM threads
@@ -38,7 +47,7 @@ _WRITES = ("put", "put_writes", "delete_thread", "delete_for_runs", "copy_thread
 
 
 class StaleRunError(CheckrailError):
-    """A run that is not in these hands any more wanted to write a checkpoint."""
+    """A run that this process does not hold any more tried to write a checkpoint."""
 
     def __init__(self, run_id: str, attempt: int) -> None:
         super().__init__(
@@ -51,7 +60,7 @@ class StaleRunError(CheckrailError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunFence:
-    """Who writes checkpoints: one attempt at a run, in the hands of a worker.
+    """Who writes checkpoints: one attempt at a run, held by a worker.
 
     `is_over` is what this process knows by itself. `is_held` asks whoever knows for certain; it
     serves where the check cannot be part of the write. `stop` is called when the run turns out to
@@ -63,36 +72,36 @@ class RunFence:
     worker_id: str
     is_over: Callable[[], bool]
     is_held: Callable[[], Awaitable[bool]]
-    stop: Callable[[], object]
+    abort: Callable[[], object]
     patient: bool = True
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     query: ClassVar[str] = HELD
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What `HELD` is asked about."""
+        """The parameters of the query `HELD`."""
         return {"run": self.run_id, "attempt": self.attempt, "worker": self.worker_id}
 
-    def refuse(self) -> StaleRunError:
-        """Stop the run, and return the error to raise."""
-        self.loop.call_soon_threadsafe(self.stop)
+    def refuse_write(self) -> StaleRunError:
+        """Abort the run, and return the error to raise."""
+        self.loop.call_soon_threadsafe(self.abort)
         return StaleRunError(self.run_id, self.attempt)
 
     def check(self) -> None:
         """Raise if this process knows that the run is lost or over."""
         if self.is_over():
-            raise self.refuse()
+            raise self.refuse_write()
 
     async def confirm(self) -> None:
-        """Raise if the run is lost or over, whoever knows of it."""
+        """Raise if the run is lost or over, as far as the database knows."""
         self.check()
         if not await self.is_held():
-            raise self.refuse()
+            raise self.refuse_write()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThreadFence:
-    """A request that writes to a thread, which stands where the request has found it."""
+    """A request that writes to a thread, at the state where the request has found it."""
 
     thread_id: str
     last_seq: int
@@ -101,10 +110,10 @@ class ThreadFence:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What `FREE` is asked about."""
+        """The parameters of the query `FREE`."""
         return {"thread": self.thread_id, "seq": self.last_seq}
 
-    def refuse(self) -> ConflictError:
+    def refuse_write(self) -> ConflictError:
         """Return the error to raise."""
         return ConflictError(
             f"a run came to the thread {self.thread_id!r} while its state was being written. "
@@ -127,17 +136,17 @@ _FENCE: ContextVar[Fence | None] = ContextVar("checkrail_fence", default=None)
 
 
 def current_fence() -> Fence | None:
-    """Return the fence of whoever writes here; None: there is none."""
+    """Return the fence of whoever writes here, or None."""
     return _FENCE.get()
 
 
 def set_fence(fence: Fence | None) -> None:
-    """Fence all that is begun from here on, in this task and those that it begins."""
+    """Fence everything that starts from here on, in this task and those that it creates."""
     _FENCE.set(fence)
 
 
 @contextmanager
-def fenced(fence: Fence) -> Iterator[None]:
+def hold_fence(fence: Fence) -> Iterator[None]:
     """Fence what is done inside."""
     token = _FENCE.set(fence)
     try:
@@ -147,7 +156,7 @@ def fenced(fence: Fence) -> Iterator[None]:
 
 
 class FencedLock(asyncio.Lock):
-    """A lock for one database connection, which nobody gets whose run is over."""
+    """A lock for one database connection, which a run that is over never gets."""
 
     async def acquire(self) -> Any:
         """Wait for the lock, and raise if the run is over by then."""
@@ -155,37 +164,37 @@ class FencedLock(asyncio.Lock):
         fence = current_fence()
         if fence is not None and fence.is_over():
             self.release()
-            raise fence.refuse()
+            raise fence.refuse_write()
         return True
 
 
 def fence_writes(saver: Any) -> None:
-    """Have a project's own checkpointer ask before each write whether the run is still held."""
+    """Have a project's own checkpointer check before each write whether the run is still held."""
     for name in _WRITES:
         if (write := getattr(saver, name, None)) is not None:
-            setattr(saver, name, _checked(write))
+            setattr(saver, name, _check_first(write))
         if (write := getattr(saver, f"a{name}", None)) is not None:
-            setattr(saver, f"a{name}", _confirmed(write))
+            setattr(saver, f"a{name}", _confirm_first(write))
 
 
-def _confirmed(write: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _confirm_first(write: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     @functools.wraps(write)
-    async def confirmed(*args: Any, **options: Any) -> Any:
+    async def write_confirmed(*args: Any, **options: Any) -> Any:
         if (fence := current_fence()) is not None:
             await fence.confirm()
         return await write(*args, **options)
 
-    return confirmed
+    return write_confirmed
 
 
-def _checked(write: Callable[..., Any]) -> Callable[..., Any]:
+def _check_first(write: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(write)
-    def checked(*args: Any, **options: Any) -> Any:
+    def write_checked(*args: Any, **options: Any) -> Any:
         if (fence := current_fence()) is not None:
             _confirm_from_thread(fence)
         return write(*args, **options)
 
-    return checked
+    return write_checked
 
 
 def _confirm_from_thread(fence: Fence) -> None:

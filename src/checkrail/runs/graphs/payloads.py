@@ -10,7 +10,7 @@ from checkrail.runs.jsons import Fragment, dumps, jsonable
 _IDS = ("assistant_id", "graph_id", "run_id", "user_id")
 
 
-def show_interrupts(interrupts: Iterable[Any]) -> list[dict[str, Any]]:
+def render_interrupts(interrupts: Iterable[Any]) -> list[dict[str, Any]]:
     """Return interrupts as states and threads have them: a schema for the answer is rare there."""
     return [
         {key: value for key, value in one.items() if key != "response_schema" or value is not None}
@@ -18,12 +18,12 @@ def show_interrupts(interrupts: Iterable[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def convert(mode: str, data: Any) -> Fragment:
-    """Write a chunk as its clients see it; a graph may change what it streamed, but not this."""
+def render_chunk(mode: str, data: Any) -> Fragment:
+    """Return a chunk as its clients see it; a graph may change what it streamed, but not this."""
     if mode == "checkpoints":
-        data = _checkpoint(data)
+        data = _render_checkpoint(data)
     elif mode == "debug" and data["type"] == "checkpoint":
-        data = {**data, "payload": _checkpoint(data["payload"])}
+        data = {**data, "payload": _render_checkpoint(data["payload"])}
     return Fragment(dumps(data))
 
 
@@ -36,18 +36,18 @@ def checkpoint_of(config: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return place | {key: said[key] for key in ("checkpoint_id", "checkpoint_map") if said.get(key)}
 
 
-def _checkpoint(data: Mapping[str, Any]) -> dict[str, Any]:
+def _render_checkpoint(data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **data,
-        "config": _show_config(data.get("config")),
-        "parent_config": _show_config(data.get("parent_config")),
+        "config": _render_config(data.get("config")),
+        "parent_config": _render_config(data.get("parent_config")),
         "checkpoint": checkpoint_of(data.get("config")),
         "parent_checkpoint": checkpoint_of(data.get("parent_config")),
-        "tasks": [_task(task) for task in data["tasks"]],
+        "tasks": [_render_task(task) for task in data["tasks"]],
     }
 
 
-def _show_config(config: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _render_config(config: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if not config:
         return None
     said = config.get("configurable") or {}
@@ -55,7 +55,7 @@ def _show_config(config: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {"configurable": {**(checkpoint_of(config) or {}), **ids}}
 
 
-def _task(task: Mapping[str, Any]) -> dict[str, Any]:
+def _render_task(task: Mapping[str, Any]) -> dict[str, Any]:
     state = task.get("state")
     config = state if isinstance(state, Mapping) else getattr(state, "config", None)
-    return {**task, "state": _show_config(config), "checkpoint": checkpoint_of(config)}
+    return {**task, "state": _render_config(config), "checkpoint": checkpoint_of(config)}

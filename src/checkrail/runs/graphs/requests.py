@@ -45,6 +45,7 @@ class GraphRequest:
     attempt: int = 1
     modes: frozenset[str] = frozenset({"values"})
     subgraphs: bool = False
+    whole_state: bool = False  # stream all values, and not only those that the graph returns
     interrupt_before: Nodes | None = None
     interrupt_after: Nodes | None = None
     durability: Literal["sync", "async", "exit"] | None = None
@@ -55,52 +56,52 @@ class GraphRequest:
     shown: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None  # of `events`
 
     @property
-    def continues(self) -> bool:
+    def is_resumption(self) -> bool:
         """Whether the run goes on where its thread stands, instead of bringing an input."""
         return self.command is not None or self.input is None
 
 
-def config_of(request: GraphRequest) -> RunnableConfig:
-    """Make the config of a run, with what nodes expect of a server in it."""
+def build_config(request: GraphRequest) -> RunnableConfig:
+    """Return the config of a run, with what nodes expect of a server in it."""
     given = request.config
-    known = _known(request)
-    said = {**_named_user(request.user), **(given.get("configurable") or {})}
+    known = _known_ids(request)
+    said = {**_user_id(request.user), **(given.get("configurable") or {})}
     config: dict[str, Any] = {
         **given,
-        "configurable": {**said, **known, **_addressed(request)},
+        "configurable": {**said, **known, **_checkpoint_address(request)},
         "metadata": {
             **(given.get("metadata") or {}),
             **{key: value for key, value in known.items() if isinstance(value, str)},
             "run_attempt": request.attempt,
         },
-        "run_id": _uuid(request.run_id),
+        "run_id": _parse_uuid(request.run_id),
     }
     if request.graph_id is not None:
         config.setdefault("run_name", request.graph_id)
     if request.user is not None:
-        config["configurable"] |= _user(graph_user(request.user))
+        config["configurable"] |= _user_settings(graph_user(request.user))
     if request.callbacks:
         config["callbacks"] = [*(given.get("callbacks") or ()), *request.callbacks]
     return config  # type: ignore[return-value]
 
 
-def input_of(request: GraphRequest) -> Any:
-    """Make what a graph is given: its input, or a command."""
-    return request.input if request.command is None else command_of(request.command)
+def build_input(request: GraphRequest) -> Any:
+    """Return what a graph is given: its input, or a command."""
+    return request.input if request.command is None else build_command(request.command)
 
 
-def command_of(given: Mapping[str, Any]) -> Command[Any]:
-    """Make a command of its JSON."""
+def build_command(given: Mapping[str, Any]) -> Command[Any]:
+    """Return the command that its JSON describes."""
     from langgraph.types import Command
 
     return Command(
-        update=_update(given.get("update")),
+        update=_parse_update(given.get("update")),
         resume=given.get("resume"),
-        goto=_goto(given.get("goto")),
+        goto=_parse_goto(given.get("goto")),
     )
 
 
-def _known(request: GraphRequest) -> dict[str, Any]:
+def _known_ids(request: GraphRequest) -> dict[str, Any]:
     known = {
         "thread_id": request.thread_id,
         "run_id": request.run_id,
@@ -110,15 +111,15 @@ def _known(request: GraphRequest) -> dict[str, Any]:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def _named_user(user: Any) -> dict[str, str]:
-    """Return `user_id` as graphs read it, which a client may say otherwise: nobody is empty."""
+def _user_id(user: Any) -> dict[str, str]:
+    """Return the `user_id` of a graph to which its client says none; nobody is empty."""
     if user is None:
         return {}
     identity = graph_user(user).identity
     return {"user_id": "" if identity == ANONYMOUS else identity}
 
 
-def _user(user: GraphUser) -> dict[str, Any]:
+def _user_settings(user: GraphUser) -> dict[str, Any]:
     return {
         "langgraph_auth_user": user,
         "langgraph_auth_user_id": user.identity,
@@ -126,7 +127,7 @@ def _user(user: GraphUser) -> dict[str, Any]:
     }
 
 
-def _addressed(request: GraphRequest) -> dict[str, Any]:
+def _checkpoint_address(request: GraphRequest) -> dict[str, Any]:
     given = request.checkpoint or {}
     addressed = {key: given[key] for key in _COORDINATES if given.get(key)}
     if request.strict_resume:
@@ -134,21 +135,21 @@ def _addressed(request: GraphRequest) -> dict[str, Any]:
     return addressed
 
 
-def _update(given: Any) -> Any:
-    """Take an update as JSON has it, where pairs are lists."""
+def _parse_update(given: Any) -> Any:
+    """Parse an update from JSON, where pairs are lists."""
     if not isinstance(given, list):
         return given
     pairs = all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in given)
     return [tuple(pair) for pair in given] if pairs else given
 
 
-def _goto(given: Any) -> Any:
+def _parse_goto(given: Any) -> Any:
     if given is None:
         return ()
-    return [_send(node) for node in given] if isinstance(given, list) else _send(given)
+    return [_parse_send(node) for node in given] if isinstance(given, list) else _parse_send(given)
 
 
-def _send(node: Any) -> str | Send:
+def _parse_send(node: Any) -> str | Send:
     from langgraph.types import Send
 
     if isinstance(node, Mapping):
@@ -156,7 +157,7 @@ def _send(node: Any) -> str | Send:
     return str(node)
 
 
-def _uuid(run_id: str) -> uuid.UUID | None:
+def _parse_uuid(run_id: str) -> uuid.UUID | None:
     try:
         return uuid.UUID(run_id)
     except ValueError:

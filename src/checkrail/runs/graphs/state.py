@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from checkrail.runs.graphs.payloads import checkpoint_of, show_interrupts
-from checkrail.runs.graphs.requests import command_of
+from checkrail.runs.graphs.payloads import checkpoint_of, render_interrupts
+from checkrail.runs.graphs.requests import build_command
 from checkrail.runs.jsons import jsonable
 
 if TYPE_CHECKING:
@@ -20,37 +20,37 @@ Checkpoint: TypeAlias = Mapping[str, Any]
 _COORDINATES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 
 
-def thread_state(snapshot: StateSnapshot) -> dict[str, Any]:
-    """Return a snapshot as JSON; where there is no checkpoint, there is none to name."""
+def render_state(snapshot: StateSnapshot) -> dict[str, Any]:
+    """Return a snapshot as JSON, without a checkpoint where it has none."""
     here = None if snapshot.created_at is None else checkpoint_of(snapshot.config)
     parent = checkpoint_of(snapshot.parent_config)
     return {
         "values": jsonable(snapshot.values),
         "next": [*snapshot.next],
-        "tasks": [_task(task) for task in snapshot.tasks],
+        "tasks": [_render_task(task) for task in snapshot.tasks],
         "metadata": jsonable(snapshot.metadata),
         "created_at": snapshot.created_at,
         "checkpoint": here,
         "parent_checkpoint": parent,
-        "interrupts": show_interrupts(snapshot.interrupts),
-        "checkpoint_id": _id_of(here),
-        "parent_checkpoint_id": _id_of(parent),
+        "interrupts": render_interrupts(snapshot.interrupts),
+        "checkpoint_id": _checkpoint_id(here),
+        "parent_checkpoint_id": _checkpoint_id(parent),
     }
 
 
-def _id_of(checkpoint: Checkpoint | None) -> str | None:
+def _checkpoint_id(checkpoint: Checkpoint | None) -> str | None:
     return checkpoint.get("checkpoint_id") if checkpoint else None
 
 
-async def get_state(
+async def load_state(
     graph: Graph, thread_id: str, checkpoint: Checkpoint | None = None, *, subgraphs: bool = False
 ) -> dict[str, Any]:
-    """Show where a thread stands, or stood at a checkpoint."""
+    """Return where a thread stands, or stood at a checkpoint."""
     config = config_at(thread_id, checkpoint)
-    return thread_state(await graph.aget_state(config, subgraphs=subgraphs))
+    return render_state(await graph.aget_state(config, subgraphs=subgraphs))
 
 
-async def history(
+async def load_history(
     graph: Graph,
     thread_id: str,
     *,
@@ -63,17 +63,17 @@ async def history(
     first = checkpoint.get("checkpoint_id") if checkpoint and not before else None
     found = []
     if first:
-        found = [thread_state(await graph.aget_state(config_at(thread_id, checkpoint)))]
+        found = [render_state(await graph.aget_state(config_at(thread_id, checkpoint)))]
         before, limit = first, limit - 1
     if not limit:
         return found
     states = graph.aget_state_history(
         config_at(thread_id, {**(checkpoint or {}), "checkpoint_id": None}),
         filter=dict(metadata) if metadata else None,
-        before=_before(before),
+        before=_parse_before(before),
         limit=limit,
     )
-    return [*found, *[thread_state(snapshot) async for snapshot in states]]
+    return [*found, *[render_state(snapshot) async for snapshot in states]]
 
 
 async def update_state(
@@ -85,10 +85,10 @@ async def update_state(
     checkpoint: Checkpoint | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write to a thread's state as if a node had, and say where the new checkpoint is."""
+    """Write to a thread's state as if a node had, and return where the new checkpoint is."""
     config = config_at(thread_id, checkpoint, metadata)
     made = await graph.aupdate_state(config, values, as_node=as_node)
-    return _written(made)
+    return _render_written(made)
 
 
 async def apply_supersteps(
@@ -97,29 +97,29 @@ async def apply_supersteps(
     supersteps: Sequence[Mapping[str, Any]],
     metadata: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Make a thread's history of updates, as when a thread is brought from another server."""
+    """Write a thread's history from updates, as when a thread is brought from another server."""
     from langgraph.types import StateUpdate
 
     steps = [
-        [StateUpdate(_values(update), update.get("as_node")) for update in step["updates"]]
+        [StateUpdate(_update_values(update), update.get("as_node")) for update in step["updates"]]
         for step in supersteps
     ]
     made = await graph.abulk_update_state(config_at(thread_id, None, metadata), steps)
-    return _written(made)
+    return _render_written(made)
 
 
-def _written(config: RunnableConfig) -> dict[str, Any]:
+def _render_written(config: RunnableConfig) -> dict[str, Any]:
     """Return where a new checkpoint is, in each of the ways that clients read it."""
     place = checkpoint_of(config)
-    return {"checkpoint": place, "configurable": place, "checkpoint_id": _id_of(place)}
+    return {"checkpoint": place, "configurable": place, "checkpoint_id": _checkpoint_id(place)}
 
 
-def _values(update: Mapping[str, Any]) -> Any:
+def _update_values(update: Mapping[str, Any]) -> Any:
     command = update.get("command")
-    return update.get("values") if command is None else command_of(command)
+    return update.get("values") if command is None else build_command(command)
 
 
-def _task(task: PregelTask) -> dict[str, Any]:
+def _render_task(task: PregelTask) -> dict[str, Any]:
     from langgraph.types import StateSnapshot
 
     nested = task.state if isinstance(task.state, StateSnapshot) else None
@@ -128,15 +128,15 @@ def _task(task: PregelTask) -> dict[str, Any]:
         "id": task.id,
         "name": task.name,
         "path": jsonable(task.path),
-        "error": _error(task.error),
-        "interrupts": show_interrupts(task.interrupts),
+        "error": _render_error(task.error),
+        "interrupts": render_interrupts(task.interrupts),
         "checkpoint": checkpoint_of(config),
-        "state": thread_state(nested) if nested else None,
+        "state": render_state(nested) if nested else None,
         "result": jsonable(task.result),
     }
 
 
-def _error(error: Any) -> str | None:
+def _render_error(error: Any) -> str | None:
     return error if error is None or isinstance(error, str) else repr(error)
 
 
@@ -154,8 +154,8 @@ def config_at(
     return config
 
 
-def _before(given: str | Mapping[str, Any] | None) -> RunnableConfig | None:
-    """Take a checkpoint to look before: its id, itself, or a config that has it."""
+def _parse_before(given: str | Mapping[str, Any] | None) -> RunnableConfig | None:
+    """Parse the checkpoint to look before: its id, itself, or a config that has it."""
     if not given:
         return None
     if isinstance(given, str):

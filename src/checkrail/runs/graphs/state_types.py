@@ -36,7 +36,7 @@ _ROOTS = (object, Enum, BaseModel, OldModel)
 
 
 class StateSerializer(JsonPlusSerializer):
-    """LangGraph's serializer, which builds its own safe types and those that it was told of.
+    """LangGraph's serializer, which builds its own safe types and those that are allowed.
 
     Anything else is read as the plain data that it was written with.
     """
@@ -58,13 +58,13 @@ class StateSerializer(JsonPlusSerializer):
     def allow_state(self, graph: Pregel[Any, Any, Any, Any]) -> None:
         """Build the types of a graph's state too; a factory makes the same graph many times."""
         graphs: list[Any] = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
-        schemas = {schema for each in graphs for schema in _schemas(each)}
+        schemas = {schema for each in graphs for schema in _graph_schemas(each)}
         if not schemas or not schemas.issubset(self._schemas):
             self.allow(state_types(graphs))
             self._schemas.update(schemas)
 
     def with_msgpack_allowlist(self, extra_allowlist: Any) -> StateSerializer:
-        """Return itself: what is allowed is said by `allow`, once for all graphs."""
+        """Return itself: what is allowed is set by `allow`, once for all graphs."""
         del extra_allowlist
         return self
 
@@ -75,9 +75,9 @@ class StateSerializer(JsonPlusSerializer):
 
 def state_types(graphs: Iterable[Any]) -> set[type]:
     """Return the data types that the schemas of graphs name."""
-    walk = _Walk()
+    walk = _TypeWalk()
     for each in graphs:
-        for schema in _schemas(each):
+        for schema in _graph_schemas(each):
             walk.visit(schema)
         for channel in each.channels.values():
             walk.visit(getattr(channel, "ValueType", None))
@@ -85,12 +85,12 @@ def state_types(graphs: Iterable[Any]) -> set[type]:
     return walk.found
 
 
-def _schemas(graph: Any) -> Iterable[type]:
+def _graph_schemas(graph: Any) -> Iterable[type]:
     """Return the schemas of a graph: of its state, its input and output, and its nodes' inputs."""
     return getattr(getattr(graph, "builder", None), "schemas", ())
 
 
-class _Walk:
+class _TypeWalk:
     """Goes through annotations, and finds the data types that they name."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class _Walk:
             subclasses: list[type] = type.__subclasses__(named)
             for each in subclasses:
                 self.visit(each)
-        for part in _parts(named):
+        for part in _annotation_parts(named):
             self.visit(part)
 
 
@@ -120,17 +120,17 @@ def _is_data(named: type) -> bool:
     )
 
 
-def _parts(named: Any) -> Iterator[Any]:
+def _annotation_parts(named: Any) -> Iterator[Any]:
     """Yield what an annotation is made of: arguments, fields, bounds, or what it is a name for."""
     yield typing.get_origin(named)
     yield from typing.get_args(named)
     yield from (getattr(named, name, None) for name in ("__supertype__", "__bound__", "__value__"))
     yield from getattr(named, "__constraints__", ())
     if isinstance(named, type):
-        yield from _fields(named)
+        yield from _field_types(named)
 
 
-def _fields(named: type) -> Iterator[Any]:
+def _field_types(named: type) -> Iterator[Any]:
     """Yield the types of the fields of a class that holds data."""
     if issubclass(named, BaseModel):
         yield from (field.annotation for field in named.model_fields.values())
@@ -143,10 +143,10 @@ def _fields(named: type) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def warn_of_unknown_types() -> Iterator[None]:
-    """Say once of each type that is read as plain data what to add to the config."""
+    """Log once of each type that is read as plain data what to add to the config."""
     known: set[Key] = set()
 
-    def warn(event: SerdeEvent) -> None:
+    def log_unknown(event: SerdeEvent) -> None:
         key = event["module"], event["name"]
         if event["kind"] == "msgpack_blocked" and key not in known and len(known) < 1000:
             known.add(key)
@@ -154,17 +154,17 @@ def warn_of_unknown_types() -> Iterator[None]:
                 "a checkpoint holds %s.%s, which no schema of a graph names: it was read as plain "
                 "data. If a graph needs the type, name it in the config: checkpointer.types: [%r]",
                 *key,
-                _reference(*key),
+                _type_reference(*key),
             )
 
-    forget = register_serde_event_listener(warn)
+    forget = register_serde_event_listener(log_unknown)
     try:
         yield
     finally:
         forget()
 
 
-def _reference(module: str, name: str) -> str:
+def _type_reference(module: str, name: str) -> str:
     """Return how the config names a type: a file that was loaded by its path, or a module."""
     file = getattr(sys.modules.get(module), "__file__", None)
     return f"{file}:{name}" if file and module.startswith("checkrail_file_") else f"{module}:{name}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
+from checkrail.engine.containment import contain_errors
 from checkrail.runs.graphs.fences import FencedLock, current_fence
 
 P = ParamSpec("P")
@@ -26,7 +27,7 @@ _HELD = "__held__"
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """How a saver's tables are called, and how to ask for the run of a checkpoint."""
+    """The names of a saver's tables, and the SQL for the run of a checkpoint."""
 
     writes: str
     value: str
@@ -77,27 +78,28 @@ AND b.channel = freed.key AND b.version = freed.value
 """
 
 
-def _patient(work: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Have work that may safely be done twice done again if its database went away meanwhile."""
+def _patiently(work: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """Repeat work that may safely be done twice if its database went away meanwhile."""
 
     @wraps(work)
-    async def done(*args: P.args, **options: P.kwargs) -> T:
+    async def run_patiently(*args: P.args, **options: P.kwargs) -> T:
         patiently = getattr(args[0], "patiently", None)
         if patiently is None:
-            return await work(*args, **options)
+            with contain_errors():  # it is the project's own saver
+                return await work(*args, **options)
         return cast("T", await patiently(lambda: work(*args, **options)))
 
-    return done
+    return run_patiently
 
 
 async def copy_thread(saver: Any, source: str, target: str) -> None:
-    """Give a new thread the whole history of another."""
+    """Copy the whole history of a thread to a new one."""
     if saver is None:
         return
     if not _has_tables(saver):
-        await _call_own(saver, "acopy_thread", source, target)
+        await _call_optional(saver, "acopy_thread", source, target)
         return
-    async with _transaction(saver) as (execute, tables):
+    async with _open_transaction(saver) as (execute, tables):
         for table in tables.names:
             columns = _COPIED[table]
             await execute(
@@ -111,7 +113,7 @@ async def stored_size(saver: Any, thread_id: str) -> int:
     """Return how many bytes are kept of a thread; nobody knows for a project's own saver."""
     if saver is None or not _has_tables(saver):
         return 0
-    async with _transaction(saver) as (execute, tables):
+    async with _open_transaction(saver) as (execute, tables):
         sizes = _SIZES_POSTGRES if tables is _POSTGRES else _SIZES
         sums = [
             f"SELECT sum({sizes[name]}) FROM {name} WHERE thread_id = :thread"
@@ -121,7 +123,7 @@ async def stored_size(saver: Any, thread_id: str) -> int:
     return sum(int(rows[0][0] or 0) for rows in found)
 
 
-@_patient
+@_patiently
 async def delete_thread(saver: Any, *thread_ids: str) -> None:
     """Delete all that is kept of a thread, or of several at once."""
     if saver is None:
@@ -130,45 +132,45 @@ async def delete_thread(saver: Any, *thread_ids: str) -> None:
         for thread_id in thread_ids:
             await saver.adelete_thread(thread_id)
         return
-    kept = [kept for each in thread_ids for kept in (each, _of(each)["held"])]
+    kept = [kept for each in thread_ids for kept in (each, _query_parameters(each)["held"])]
     asked = {f"kept{number}": each for number, each in enumerate(kept)}
     names = ", ".join(f":{name}" for name in asked)
-    async with _transaction(saver) as (execute, tables):
+    async with _open_transaction(saver) as (execute, tables):
         for table in tables.names:
             await execute(f"DELETE FROM {table} WHERE thread_id IN ({names})", asked)
 
 
-@_patient
+@_patiently
 async def latest_of_run(saver: Any, thread_id: str, run_id: str) -> dict[str, str] | None:
     """Find the last checkpoint that a run has left: where it can be taken up after a crash."""
     if not _has_tables(saver):
         place = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
         kept = saver.alist(place, filter={"run_id": run_id}, limit=1)
         return await anext((found.config["configurable"] async for found in kept), None)
-    async with _transaction(saver) as (execute, tables):
+    async with _open_transaction(saver) as (execute, tables):
         found = await execute(
             f"SELECT checkpoint_id FROM checkpoints WHERE thread_id = :thread "
             f"AND checkpoint_ns = '' AND {tables.run} = :run ORDER BY checkpoint_id DESC LIMIT 1",
-            _of(thread_id, run_id),
+            _query_parameters(thread_id, run_id),
         )
     if not found:
         return None
     return {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": found[0][0]}
 
 
-@_patient
-async def hold(saver: Any, thread_id: str, run_id: str) -> None:
-    """Keep what stands at a thread's end, before a run that continues there writes to it.
+@_patiently
+async def hold_head(saver: Any, thread_id: str, run_id: str) -> None:
+    """Store what stands at a thread's end, before a run that continues there writes to it.
 
     A run that resumes adds its answers and results to a checkpoint of the run before; without
     this nobody could tell afterwards whose they were. A run's second attempt keeps the first hold.
     """
     if not _has_tables(saver):
         return
-    async with _transaction(saver) as (execute, tables):
-        asked = _of(thread_id, run_id)
-        head = await _head(execute, thread_id)
-        if head is None or await _held(execute, tables, asked):
+    async with _open_transaction(saver) as (execute, tables):
+        asked = _query_parameters(thread_id, run_id)
+        head = await _find_head(execute, thread_id)
+        if head is None or await _find_held(execute, tables, asked):
             return
         await execute(f"DELETE FROM {tables.writes} WHERE thread_id = :held", asked)
         await execute(
@@ -184,35 +186,35 @@ async def hold(saver: Any, thread_id: str, run_id: str) -> None:
         )
 
 
-@_patient
-async def put_back(saver: Any, thread_id: str, run_id: str) -> None:
+@_patiently
+async def restore_head(saver: Any, thread_id: str, run_id: str) -> None:
     """Undo what a run wrote before its first checkpoint, so that it can begin again."""
     if not _has_tables(saver):
         return
-    async with _transaction(saver) as (execute, tables):
-        await _put_back(execute, tables, _of(thread_id, run_id))
+    async with _open_transaction(saver) as (execute, tables):
+        await _restore_writes(execute, tables, _query_parameters(thread_id, run_id))
 
 
-@_patient
+@_patiently
 async def delete_run(saver: Any, thread_id: str, run_id: str) -> None:
     """Take a run back: its thread is as it was before."""
     if saver is None:
         return
     if not _has_tables(saver):
-        await _call_own(saver, "adelete_for_runs", [run_id])
+        await _call_optional(saver, "adelete_for_runs", [run_id])
         return
-    asked = _of(thread_id, run_id)
-    async with _transaction(saver) as (execute, tables):
+    asked = _query_parameters(thread_id, run_id)
+    async with _open_transaction(saver) as (execute, tables):
         if tables is _POSTGRES:
             await execute(_FREED, asked)
         else:
             taken = f"DELETE FROM checkpoints WHERE thread_id = :thread AND {tables.run} = :run"
             await execute(taken, asked)
-        await _put_back(execute, tables, asked)
+        await _restore_writes(execute, tables, asked)
         await _delete_stray_writes(execute, tables, asked)
 
 
-async def prune(saver: Any, thread_ids: Iterable[str], *, keep_latest: bool = True) -> None:
+async def prune_threads(saver: Any, thread_ids: Iterable[str], *, keep_latest: bool = True) -> None:
     """Forget the history of threads but their latest state, or everything."""
     if saver is None:
         return
@@ -221,8 +223,8 @@ async def prune(saver: Any, thread_ids: Iterable[str], *, keep_latest: bool = Tr
         for thread_id in threads:
             await delete_thread(saver, thread_id)
     elif not _has_tables(saver):
-        await _call_own(saver, "aprune", threads, strategy="keep_latest")
-    elif _tables(saver) is _POSTGRES:
+        await _call_optional(saver, "aprune", threads, strategy="keep_latest")
+    elif _tables_of(saver) is _POSTGRES:
         await saver.aprune(threads, strategy="keep_latest")
     else:
         for thread_id in threads:
@@ -230,9 +232,9 @@ async def prune(saver: Any, thread_ids: Iterable[str], *, keep_latest: bool = Tr
 
 
 async def _prune_sqlite(saver: Any, thread_id: str) -> None:
-    async with _transaction(saver) as (execute, tables):
+    async with _open_transaction(saver) as (execute, tables):
         await _refuse_deltas(execute, thread_id)
-        asked = {"thread": thread_id, "head": await _head(execute, thread_id)}
+        asked = {"thread": thread_id, "head": await _find_head(execute, thread_id)}
         for statement in (_OLDER, _CALLS, _ALONE):
             await execute(statement, asked)
         await _delete_stray_writes(execute, tables, asked)
@@ -277,9 +279,9 @@ async def _delete_stray_writes(execute: Execute, tables: _Tables, asked: Mapping
     )
 
 
-async def _put_back(execute: Execute, tables: _Tables, asked: Mapping[str, Any]) -> None:
-    head = await _held(execute, tables, asked)
-    if head is None or head != await _head(execute, asked["thread"]):
+async def _restore_writes(execute: Execute, tables: _Tables, asked: Mapping[str, Any]) -> None:
+    head = await _find_held(execute, tables, asked)
+    if head is None or head != await _find_head(execute, asked["thread"]):
         return
     known = {**asked, "head": head, "skip": len(asked["run"]) + 2}
     await execute(
@@ -293,7 +295,7 @@ async def _put_back(execute: Execute, tables: _Tables, asked: Mapping[str, Any])
     )
 
 
-async def _held(execute: Execute, tables: _Tables, asked: Mapping[str, Any]) -> str | None:
+async def _find_held(execute: Execute, tables: _Tables, asked: Mapping[str, Any]) -> str | None:
     found = await execute(
         f"SELECT checkpoint_id FROM {tables.writes} WHERE thread_id = :held "
         f"AND checkpoint_ns = :run AND channel = '{_HELD}'",
@@ -302,7 +304,7 @@ async def _held(execute: Execute, tables: _Tables, asked: Mapping[str, Any]) -> 
     return found[0][0] if found else None
 
 
-async def _head(execute: Execute, thread_id: str) -> str | None:
+async def _find_head(execute: Execute, thread_id: str) -> str | None:
     found = await execute(
         "SELECT checkpoint_id FROM checkpoints WHERE thread_id = :thread AND checkpoint_ns = '' "
         "ORDER BY checkpoint_id DESC LIMIT 1",
@@ -311,7 +313,7 @@ async def _head(execute: Execute, thread_id: str) -> str | None:
     return found[0][0] if found else None
 
 
-def _of(thread_id: str, run_id: str = "") -> dict[str, str]:
+def _query_parameters(thread_id: str, run_id: str = "") -> dict[str, str]:
     return {"thread": thread_id, "held": f"before:{thread_id}", "run": run_id}
 
 
@@ -323,10 +325,11 @@ def _has_tables(saver: Any) -> bool:
     return isinstance(saver, (BasePostgresSaver, AsyncSqliteSaver))
 
 
-async def _call_own(saver: Any, name: str, *args: Any, **options: Any) -> None:
+async def _call_optional(saver: Any, name: str, *args: Any, **options: Any) -> None:
     """Call a method that not every saver has; the error of one that lacks it names it."""
     try:
-        await getattr(saver, name)(*args, **options)
+        with contain_errors():
+            await getattr(saver, name)(*args, **options)
     except NotImplementedError:
         raise NotImplementedError(
             f"The checkpointer of this project, {type(saver).__name__}, has no `{name}`. "
@@ -334,19 +337,21 @@ async def _call_own(saver: Any, name: str, *args: Any, **options: Any) -> None:
         ) from None
 
 
-def _tables(saver: Any) -> _Tables:
+def _tables_of(saver: Any) -> _Tables:
     from langgraph.checkpoint.postgres.base import BasePostgresSaver
 
     return _POSTGRES if isinstance(saver, BasePostgresSaver) else _SQLITE
 
 
 @asynccontextmanager
-async def _transaction(saver: Any) -> AsyncIterator[tuple[Execute, _Tables]]:
-    tables = _tables(saver)
+async def _open_transaction(saver: Any) -> AsyncIterator[tuple[Execute, _Tables]]:
+    tables = _tables_of(saver)
     fence = current_fence()
     if fence is not None and not _checks_fence(saver):
         await fence.confirm()
-    opened = _in_postgres(saver) if tables is _POSTGRES else _in_sqlite(saver)
+    if (writer := getattr(saver, "writer", None)) is not None:
+        await writer.settle()
+    opened = _postgres_transaction(saver) if tables is _POSTGRES else _sqlite_transaction(saver)
     async with opened as execute:
         yield execute, tables
 
@@ -357,7 +362,7 @@ def _checks_fence(saver: Any) -> bool:
 
 
 @asynccontextmanager
-async def _in_sqlite(saver: Any) -> AsyncIterator[Execute]:
+async def _sqlite_transaction(saver: Any) -> AsyncIterator[Execute]:
     async with saver.lock, saver.conn.cursor() as cursor:
 
         async def execute(sql: str, parameters: Mapping[str, Any]) -> Rows:
@@ -386,7 +391,7 @@ async def _postgres_connection(saver: Any) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def _in_postgres(saver: Any) -> AsyncIterator[Execute]:
+async def _postgres_transaction(saver: Any) -> AsyncIterator[Execute]:
     from psycopg.errors import DivisionByZero
     from psycopg.rows import tuple_row
 
@@ -403,4 +408,4 @@ async def _in_postgres(saver: Any) -> AsyncIterator[Execute]:
             try:
                 await cursor.execute(fence.query, fence.parameters)
             except DivisionByZero:
-                raise fence.refuse() from None
+                raise fence.refuse_write() from None

@@ -11,10 +11,10 @@ _FIELDS = ("identity", "email", "org_id", "permissions")
 
 
 class GraphUser(Mapping[str, Any]):
-    """A user of the server, with whatever its authentication told of them."""
+    """A user of the server, with whatever its authentication returned of them."""
 
     def __init__(self, user: Any) -> None:
-        told = dict(user) if isinstance(user, Mapping) else _told(user)
+        told = dict(user) if isinstance(user, Mapping) else _user_fields(user)
         self._fields: dict[str, Any] = {
             "display_name": told["identity"],
             "is_authenticated": True,
@@ -66,7 +66,7 @@ def graph_user(user: Any) -> Any:
     return user if user is None or isinstance(user, GraphUser) else GraphUser(user)
 
 
-def _told(user: Any) -> dict[str, Any]:
+def _user_fields(user: Any) -> dict[str, Any]:
     given = {name: getattr(user, name, None) for name in _FIELDS}
     known = {name: value for name, value in given.items() if value is not None}
     return {**thaw(getattr(user, "extras", None) or {}), **known}

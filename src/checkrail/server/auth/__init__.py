@@ -1,17 +1,22 @@
 """Who calls the server, and what they may touch."""
 
-from checkrail.server.auth.answers import auth_error_response
-from checkrail.server.auth.authenticator import Access, Authenticator
+from checkrail.server.auth.authenticator import Access, RequestAuthenticator
 from checkrail.server.auth.caller import ANONYMOUS, Caller, Role, caller_of
-from checkrail.server.auth.choice import choose
+from checkrail.server.auth.choice import choose_authenticator
 from checkrail.server.auth.cors import Cors
-from checkrail.server.auth.errors import AuthConfigError, AuthError, Forbidden, Unauthenticated
-from checkrail.server.auth.filters import Filter, matches
+from checkrail.server.auth.errors import (
+    AuthConfigError,
+    AuthError,
+    Forbidden,
+    Unauthenticated,
+    auth_error_response,
+)
+from checkrail.server.auth.filters import Filter, matches_filter
 from checkrail.server.auth.guard import Guard
 from checkrail.server.auth.key_watch import EndWithKey, KeyWatch, revoked_error
-from checkrail.server.auth.keys import KeyRow, KeyStore, NewKey, new_key
+from checkrail.server.auth.keys import KeyStore, NewKey, generate_key
 from checkrail.server.auth.origins import check_binding
-from checkrail.server.auth.table import TABLE, missing
+from checkrail.server.auth.route_table import TABLE, missing_routes
 
 __all__ = [
     "ANONYMOUS",
@@ -19,25 +24,24 @@ __all__ = [
     "Access",
     "AuthConfigError",
     "AuthError",
-    "Authenticator",
     "Caller",
     "Cors",
     "EndWithKey",
     "Filter",
     "Forbidden",
     "Guard",
-    "KeyRow",
     "KeyStore",
     "KeyWatch",
     "NewKey",
+    "RequestAuthenticator",
     "Role",
     "Unauthenticated",
     "auth_error_response",
     "caller_of",
     "check_binding",
-    "choose",
-    "matches",
-    "missing",
-    "new_key",
+    "choose_authenticator",
+    "generate_key",
+    "matches_filter",
+    "missing_routes",
     "revoked_error",
 ]

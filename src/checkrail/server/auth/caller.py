@@ -61,13 +61,13 @@ class Caller:
         """What the authenticator said that this caller may do, in its own words."""
         return self.user.permissions
 
-    def may(self, needs: Needs) -> bool:
+    def has_role(self, needs: Needs) -> bool:
         """Return whether the role is enough; a runner's is enough for a runner's routes only."""
         return self.role in _MAY[needs]
 
     def check_role(self, needs: Needs, what: str = "This") -> None:
         """Raise `Forbidden` if the role is not enough for `what`."""
-        if not self.may(needs):
+        if not self.has_role(needs):
             raise Forbidden(
                 f"{what} needs the role {needs}, and you are {self.role}", detail={"needs": needs}
             )
@@ -78,7 +78,7 @@ ANONYMOUS = Caller(User("anonymous"), "admin")
 
 
 def caller_of(connection: HTTPConnection) -> Caller:
-    """Give a route its caller; made for `Depends`."""
+    """Return the caller of a route; made for `Depends`."""
     caller = connection.scope.get(SCOPE_KEY)
     if not isinstance(caller, Caller):
         raise Unauthenticated("Nobody was authenticated for this request")

@@ -32,14 +32,14 @@ class Cors:
     max_age: int = 600
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Self:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Read the settings from a config file."""
         known = {field.name: field.default for field in fields(cls)}
-        given = {name: _read(name, value, known) for name, value in config.items()}
+        given = {name: _parse_setting(name, value, known) for name, value in config.items()}
         return cls(**{name: value for name, value in given.items() if value is not None})
 
     @classmethod
-    def of_loopback(cls) -> Self:
+    def for_loopback(cls) -> Self:
         """Let in the pages of this machine, as a front end that is developed here."""
         return cls(allow_origin_regex=_LOOPBACK)
 
@@ -64,37 +64,37 @@ class Cors:
         return "*" in self.allow_origins or self.names(origin)
 
 
-def _read(name: str, value: Any, known: Mapping[str, Any]) -> Any:
+def _parse_setting(name: str, value: Any, known: Mapping[str, Any]) -> Any:
     if name not in known:
         raise AuthConfigError(f"http.cors has no setting {name!r}", f"It has {', '.join(known)}")
     if value is None:
         return None
     if isinstance(known[name], tuple):
-        return _texts(name, value)
+        return _parse_texts(name, value)
     if known[name] is None:
-        return _regex(name, value)
+        return _parse_regex(name, value)
     if type(value) is not type(known[name]):
-        raise _wrong(name, f"of type {type(known[name]).__name__}")
+        raise _setting_error(name, f"of type {type(known[name]).__name__}")
     return value
 
 
-def _texts(name: str, value: Any) -> tuple[str, ...]:
+def _parse_texts(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
-        raise _wrong(name, "a list of texts")
+        raise _setting_error(name, "a list of texts")
     if not all(isinstance(item, str) for item in value):
-        raise _wrong(name, "a list of texts")
+        raise _setting_error(name, "a list of texts")
     return tuple(value)
 
 
-def _regex(name: str, value: Any) -> str:
+def _parse_regex(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise _wrong(name, "a regular expression")
+        raise _setting_error(name, "a regular expression")
     try:
         compile_pattern(value)
     except PatternError as problem:
-        raise _wrong(name, f"a regular expression: {problem}") from None
+        raise _setting_error(name, f"a regular expression: {problem}") from None
     return value
 
 
-def _wrong(name: str, expected: str) -> AuthConfigError:
+def _setting_error(name: str, expected: str) -> AuthConfigError:
     return AuthConfigError(f"http.cors.{name} is not {expected}", "Correct it in the config file")

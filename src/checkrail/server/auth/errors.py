@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketState
+
 from checkrail.engine.errors import CheckrailError
 
 
@@ -74,3 +79,40 @@ class AuthConfigError(CheckrailError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.problem}. {self.remedy}"
+
+
+_LONGEST = 100
+"""A close frame has room for 123 bytes."""
+
+
+async def send_refusal(refusal: AuthError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer in place of the app; a WebSocket has not been accepted yet."""
+    if scope["type"] == "http":
+        await _refusal_response(refusal)(scope, receive, send)
+    else:
+        socket = WebSocket(scope, receive, send)
+        await socket.receive()
+        await _refuse_socket(refusal, socket)
+
+
+async def auth_error_response(connection: HTTPConnection, refusal: Exception) -> JSONResponse:
+    """Answer for a route that was refused; made for `app.add_exception_handler(AuthError, …)`."""
+    if not isinstance(refusal, AuthError):
+        raise refusal
+    if isinstance(connection, WebSocket):
+        await _refuse_socket(refusal, connection)
+    return _refusal_response(refusal)
+
+
+def _refusal_response(refusal: AuthError) -> JSONResponse:
+    return JSONResponse(refusal.body, refusal.status, headers=refusal.headers)
+
+
+async def _refuse_socket(refusal: AuthError, socket: WebSocket) -> None:
+    """Refuse a socket with the real status where possible, with a close code elsewhere."""
+    accepted = socket.application_state is not WebSocketState.CONNECTING
+    if not accepted and "websocket.http.response" in socket.scope.get("extensions", {}):
+        await socket.send_denial_response(_refusal_response(refusal))
+    else:
+        reason = refusal.message.encode()[:_LONGEST].decode(errors="ignore")
+        await socket.close(4000 + refusal.status, reason)

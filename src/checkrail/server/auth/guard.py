@@ -9,13 +9,12 @@ from starlette.authentication import AuthCredentials
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from checkrail.runs.graphs.users import GraphUser
-from checkrail.server.auth.answers import answer
-from checkrail.server.auth.authenticator import Authenticator
+from checkrail.server.auth.authenticator import RequestAuthenticator
 from checkrail.server.auth.caller import SCOPE_KEY, Caller
-from checkrail.server.auth.errors import AuthError
-from checkrail.server.auth.matching import SOCKET, Found, Rule, Rules
+from checkrail.server.auth.errors import AuthError, send_refusal
 from checkrail.server.auth.request import Rewind
-from checkrail.server.auth.table import TABLE
+from checkrail.server.auth.route_table import TABLE
+from checkrail.server.auth.rule_matcher import SOCKET, Rule, RuleMatch, Rules
 
 Custom = Literal["none", "open", "guarded"]
 """Routes of the user's own app: there are none, anybody may call them, callers only."""
@@ -36,7 +35,7 @@ class Guard:
     def __init__(
         self,
         app: ASGIApp,
-        authenticator: Authenticator,
+        authenticator: RequestAuthenticator,
         *,
         rules: Rules = TABLE,
         custom: Custom = "none",
@@ -54,29 +53,29 @@ class Guard:
             await self.app(scope, receive, send)
             return
         try:
-            receive = await self._pass(scope, receive)
+            receive = await self._authorize_scope(scope, receive)
         except AuthError as refusal:
-            await answer(refusal, scope, receive, send)
+            await send_refusal(refusal, scope, receive, send)
             return
         await self.app(scope, receive, send)
 
-    async def _pass(self, scope: Scope, receive: Receive) -> Receive:
-        self.authenticator.admit(scope)
+    async def _authorize_scope(self, scope: Scope, receive: Receive) -> Receive:
+        self.authenticator.check_origin(scope)
         method = scope["method"] if scope["type"] == "http" else SOCKET
         found = self.rules.find(method, get_route_path(scope))
-        if self._open(found):
+        if self._is_public(found):
             return receive
         caller, receive = await self._authenticate({**scope, "path_params": found.params}, receive)
         if found.ours or self.custom == "none":
-            scope[RULE_KEY] = _allowed(caller, found)
+            scope[RULE_KEY] = _check_rule(caller, found)
         else:
             caller.check_role("viewer" if method in _SAFE else "member")
-            _introduce(caller, scope)
+            _set_user(caller, scope)
         scope[SCOPE_KEY] = caller
         scope.setdefault("state", {})["caller"] = caller
         return receive
 
-    def _open(self, found: Found) -> bool:
+    def _is_public(self, found: RuleMatch) -> bool:
         if found.rule is not None:
             return found.rule.needs == "public"
         return self.custom == "open" and not found.ours
@@ -85,10 +84,12 @@ class Guard:
         if not self.authenticator.reads_body or scope["type"] != "http":
             return await self.authenticator.authenticate(scope, receive), receive
         rewind = Rewind(receive, self.body_limit)
-        return await self.authenticator.authenticate(scope, rewind.first), rewind.again
+        return await self.authenticator.authenticate(
+            scope, rewind.receive_first
+        ), rewind.receive_again
 
 
-def _allowed(caller: Caller, found: Found) -> Rule:
+def _check_rule(caller: Caller, found: RuleMatch) -> Rule:
     if found.rule is not None:
         caller.check_role(found.rule.needs)
         return found.rule
@@ -100,7 +101,7 @@ def _allowed(caller: Caller, found: Found) -> Rule:
     )
 
 
-def _introduce(caller: Caller, scope: Scope) -> None:
-    """Show the caller to somebody else's app, the way that Starlette does."""
+def _set_user(caller: Caller, scope: Scope) -> None:
+    """Set the caller as the user of somebody else's app, the way that Starlette does."""
     scope["user"] = GraphUser(caller.request_user)
     scope["auth"] = AuthCredentials(["authenticated", *caller.permissions])

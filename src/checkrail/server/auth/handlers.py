@@ -14,7 +14,7 @@ from langgraph_sdk import Auth
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from checkrail.engine.containment import contained
+from checkrail.engine.containment import contain_errors
 from checkrail.engine.errors import error_type
 from checkrail.server.auth.errors import AuthConfigError, AuthError
 from checkrail.server.auth.request import PARAMETERS
@@ -24,7 +24,7 @@ log = logging.getLogger("checkrail.server.auth")
 Handler = Callable[..., Any]
 
 
-def authenticate_handler(auth: Auth) -> Handler:
+def find_authenticate_handler(auth: Auth) -> Handler:
     """Return the handler that says who is calling."""
     handler: Handler | None = auth._authenticate_handler  # noqa: SLF001 - kept stable for servers
     if handler is None:
@@ -35,7 +35,7 @@ def authenticate_handler(auth: Auth) -> Handler:
     return handler
 
 
-def wanted_parameters(handler: Handler) -> frozenset[str]:
+def handler_parameters(handler: Handler) -> frozenset[str]:
     """Return which parameters a handler takes, and refuse those that nobody could fill."""
     parameters = inspect.signature(handler).parameters.values()
     named = [
@@ -45,14 +45,14 @@ def wanted_parameters(handler: Handler) -> frozenset[str]:
         unknown = each.name not in PARAMETERS and each.default is each.empty
         if unknown or each.kind is each.POSITIONAL_ONLY:
             raise AuthConfigError(
-                f"the authentication handler {_name(handler)!r} has a parameter {each.name!r}, "
-                "and a request has nothing to give it",
+                f"the authentication handler {_handler_name(handler)!r} has a parameter "
+                f"{each.name!r}, and a request has nothing to give it",
                 f"Handlers are given, by name: {', '.join(sorted(PARAMETERS))}",
             )
     return PARAMETERS & {each.name for each in named}
 
 
-def authorization_handler(auth: Auth, resource: str, action: str) -> Handler | None:
+def find_authorization_handler(auth: Auth, resource: str, action: str) -> Handler | None:
     """Find the most specific handler: for both, the resource, the action, everything."""
     handlers = auth._handlers  # noqa: SLF001 - kept stable for servers
     for key in ((resource, action), (resource, "*"), ("*", action)):
@@ -62,7 +62,7 @@ def authorization_handler(auth: Auth, resource: str, action: str) -> Handler | N
     return everything[-1] if everything else None
 
 
-async def call(handler: Handler, arguments: Mapping[str, Any]) -> Any:
+async def call_handler(handler: Handler, arguments: Mapping[str, Any]) -> Any:
     """Call a handler; a plain function may block, so it gets a thread."""
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004 - an object with an async __call__
@@ -73,26 +73,26 @@ async def call(handler: Handler, arguments: Mapping[str, Any]) -> Any:
 
 
 @asynccontextmanager
-async def refusals(handler: Handler, refused: type[AuthError]) -> AsyncIterator[None]:
-    """Turn what a handler raises into an answer; an assertion that fails is its way to refuse."""
+async def translate_errors(handler: Handler, refused: type[AuthError]) -> AsyncIterator[None]:
+    """Turn what a handler raises into a refusal; an assertion that fails is its way to refuse."""
     try:
-        with contained():
+        with contain_errors():
             yield
     except AuthError:
         raise
     except AssertionError as said:
         raise refused(str(said) or HTTPStatus(refused.status).phrase) from None
     except (Auth.exceptions.HTTPException, HTTPException) as said:
-        raise _as_said(said) from None
+        raise _to_refusal(said) from None
     except Exception as failure:  # noqa: BLE001 - a handler that fails lets nobody through
-        raise _failed(handler, failure) from None
+        raise _log_failure(handler, failure) from None
 
 
-def _as_said(said: Auth.exceptions.HTTPException | HTTPException) -> AuthError:
+def _to_refusal(said: Auth.exceptions.HTTPException | HTTPException) -> AuthError:
     text = isinstance(said.detail, str)
     status = _refusal_status(said.status_code)
     return AuthError(
-        said.detail if text else _phrase(status),
+        said.detail if text else _status_phrase(status),
         status=status,
         error={401: "unauthenticated", 403: "forbidden", 404: "not_found"}.get(status, "refused"),
         detail=None if text else said.detail,
@@ -105,25 +105,27 @@ def _refusal_status(given: object) -> int:
     return given if isinstance(given, int) and 300 <= given <= 599 else 500
 
 
-def _phrase(status: int) -> str:
+def _status_phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
     except ValueError:
         return "Refused"
 
 
-def _failed(handler: Handler, failure: Exception) -> AuthError:
-    """Tell the log where it happened; the text of the error may hold what was sent."""
+def _log_failure(handler: Handler, failure: Exception) -> AuthError:
+    """Log where a handler failed, and return the refusal, without the error's text."""
     where = traceback.extract_tb((failure.__cause__ or failure).__traceback__)[-1]
     log.error(
         "auth handler %r raised %s in %s, line %s",
-        _name(handler),
+        _handler_name(handler),
         error_type(failure),
         where.filename,
         where.lineno,
     )
-    return AuthError(f"The server's auth handler {_name(handler)!r} failed; its log says where")
+    return AuthError(
+        f"The server's auth handler {_handler_name(handler)!r} failed; its log says where"
+    )
 
 
-def _name(handler: Handler) -> str:
+def _handler_name(handler: Handler) -> str:
     return getattr(handler, "__name__", type(handler).__name__)

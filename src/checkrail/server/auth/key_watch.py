@@ -10,10 +10,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from checkrail.runs.hub import Bell, Hub
-from checkrail.server.auth.answers import answer
+from checkrail.runs.events.hub import Hub, Wakeup
 from checkrail.server.auth.caller import SCOPE_KEY, Caller, Role
-from checkrail.server.auth.errors import Unauthenticated
+from checkrail.server.auth.errors import Unauthenticated, send_refusal
 from checkrail.store import keys
 from checkrail.store.database import Database
 
@@ -37,7 +36,7 @@ class KeyWatch:
         self._open: dict[tuple[str, Role], set[asyncio.Future[None]]] = {}
 
     @contextlib.contextmanager
-    def revocation(self, caller: Caller | None) -> Iterator[asyncio.Future[None]]:
+    def watch_key(self, caller: Caller | None) -> Iterator[asyncio.Future[None]]:
         """Yield a future that is done once a caller's key is not what it was.
 
         Callers whom something else than a key let in cannot be looked up again.
@@ -56,8 +55,8 @@ class KeyWatch:
                 del self._open[key]
 
     async def serve(self) -> None:
-        """Look after every notice and every `RECHECK` seconds, until cancelled."""
-        with Bell(self._hub, keys.CHANGED) as bell:
+        """Check after every notice and every `RECHECK` seconds, until cancelled."""
+        with Wakeup(self._hub, keys.CHANGED) as bell:
             while True:
                 await bell.wait(RECHECK)
                 if self._open:
@@ -94,7 +93,7 @@ class EndWithKey:
             ended = message["type"] == "http.response.body" and not message.get("more_body")
             await send(message)
 
-        with self._watch.revocation(scope.get(SCOPE_KEY)) as revoked:
+        with self._watch.watch_key(scope.get(SCOPE_KEY)) as revoked:
 
             async def receive_until_revoked() -> Message:
                 received = asyncio.ensure_future(receive())
@@ -111,4 +110,4 @@ class EndWithKey:
         if started:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
-            await answer(revoked_error(), scope, receive, send)
+            await send_refusal(revoked_error(), scope, receive, send)

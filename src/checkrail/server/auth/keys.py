@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 from starlette.types import Receive, Scope
 
 from checkrail.engine.values import User
-from checkrail.server.auth.authenticator import Authenticator
-from checkrail.server.auth.caller import ROLES, Caller
+from checkrail.server.auth.authenticator import RequestAuthenticator
+from checkrail.server.auth.caller import ROLES, Caller, Role
 from checkrail.server.auth.cors import Cors
 from checkrail.server.auth.errors import Unauthenticated
-from checkrail.server.auth.origins import headers_of
+from checkrail.server.auth.origins import header_values
+from checkrail.store.keys import Key
 
 PREFIX = "crk_"
 REALM = {"WWW-Authenticate": 'Bearer realm="checkrail keys"'}
@@ -33,40 +33,37 @@ class NewKey:
     digest: str
 
 
-KeyRow = Mapping[str, Any]
-"""What is kept of a key: `digest`, `owner`, `role`, `key_id`, `name`, and `revoked_at` or None."""
-
-
 class KeyStore(Protocol):
-    """Where keys are kept."""
+    """Where keys are stored."""
 
-    async def find(self, digest: str) -> KeyRow | None:
+    async def find(self, digest: str) -> Key | None:
         """Return the key that has this digest."""
 
 
-def new_key() -> NewKey:
-    """Make a key from 256 random bits, which no dictionary holds: one hash is enough."""
+def generate_key() -> NewKey:
+    """Return a key from 256 random bits, which no dictionary holds: one hash is enough."""
     token = PREFIX + secrets.token_urlsafe(32)
     return NewKey(token, digest_of(token))
 
 
 def digest_of(token: str) -> str:
-    """Return what is kept of a token."""
+    """Return what is stored of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def token_of(scope: Scope) -> str | None:
+def find_token(scope: Scope) -> str | None:
     """Find our key among the headers; clients may send another service's beside it."""
-    bearers = (value.partition(" ") for value in headers_of(scope, b"authorization"))
+    bearers = (value.partition(" ") for value in header_values(scope, b"authorization"))
     sent = [
-        *headers_of(scope, b"x-api-key"),
+        *header_values(scope, b"x-api-key"),
+        *header_values(scope, b"x-goog-api-key"),
         *(token for scheme, _, token in bearers if scheme.lower() == "bearer"),
     ]
     ours = (token.strip() for token in sent)
     return next((token for token in ours if token.startswith(PREFIX)), None)
 
 
-class ApiKeys(Authenticator):
+class ApiKeys(RequestAuthenticator):
     """Knows callers by their API keys."""
 
     def __init__(self, keys: KeyStore, cors: Cors | None = None) -> None:
@@ -75,28 +72,28 @@ class ApiKeys(Authenticator):
 
     async def authenticate(self, scope: Scope, receive: Receive) -> Caller:  # noqa: ARG002
         """Find the owner of the key that was sent."""
-        token = token_of(scope)
+        token = find_token(scope)
         if token is None:
             raise Unauthenticated(
                 "No API key was sent. Send one as `x-api-key: crk_…` or "
                 "`Authorization: Bearer crk_…`; `checkrail keys create` makes one",
                 headers=REALM,
             )
-        row = await self._row(token)
-        if row is None:
+        key = await self._find_key(token)
+        if key is None:
             raise Unauthenticated(
                 "This API key is not known, or was revoked. "
                 "`checkrail keys create` makes a new one",
                 headers=REALM,
             )
-        user = User(row["owner"], extras={"key": row.get("name"), "key_id": row.get("key_id")})
-        return Caller(user, row["role"], key_id=row.get("key_id"))
+        user = User(key.owner, extras={"key": key.name, "key_id": key.key_id})
+        return Caller(user, cast("Role", key.role), key_id=key.key_id)
 
-    async def _row(self, token: str) -> KeyRow | None:
+    async def _find_key(self, token: str) -> Key | None:
         if len(token) > _LONGEST:
             return None
         digest = digest_of(token)
-        row = await self.keys.find(digest)
-        if row is None or not hmac.compare_digest(row["digest"], digest):
+        key = await self.keys.find(digest)
+        if key is None or not hmac.compare_digest(key.digest, digest):
             return None
-        return row if row.get("revoked_at") is None and row["role"] in ROLES else None
+        return key if key.revoked_at is None and key.role in ROLES else None

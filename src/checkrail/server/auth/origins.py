@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from starlette.types import Scope
 
-from checkrail.actions.this_machine import host_of, is_loopback, netloc_of
+from checkrail.actions.addresses import host_of, is_loopback, netloc_of
 from checkrail.server.auth.errors import AuthConfigError
 
-__all__ = ["check_binding", "headers_of", "host_of", "is_loopback", "netloc_of"]
+__all__ = ["check_binding", "header_values", "host_of", "is_loopback", "netloc_of"]
 
 
-def headers_of(scope: Scope, name: bytes) -> list[str]:
+def header_values(scope: Scope, name: bytes) -> list[str]:
     """Return every value that a header was sent with."""
     return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
 

@@ -5,36 +5,36 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from checkrail.engine.outcomes import UNSET
-from checkrail.runs.answering import Answer
-from checkrail.runs.approving import hook_of
+from checkrail.runs.approvals import Answer, hook_name, run_of
 from checkrail.runs.errors import NotFoundError
-from checkrail.server.answers import Json
 from checkrail.server.auth import Forbidden, caller_of
-from checkrail.server.documents import PROBLEMS, Answers
-from checkrail.server.fields import plain_json, plain_text
-from checkrail.server.finding import may_touch
-from checkrail.server.routes.runs import Limit
+from checkrail.server.deferred import Router
+from checkrail.server.fields import Limit, check_json, check_text
+from checkrail.server.lookups import can_touch, owner_without_metadata
+from checkrail.server.openapi_models import PROBLEMS, Answers
+from checkrail.server.renderers import render_time
+from checkrail.server.responses import JsonResponse
 from checkrail.server.services import Services, services_of
-from checkrail.server.shapes import when
-from checkrail.store import approvals, runs
+from checkrail.store import approvals
 from checkrail.store.database import Reads
-from checkrail.store.rows import Row
+from checkrail.store.runs import Run
 
-router = APIRouter(tags=["approvals"])
+router = Router(tags=["approvals"])
 
 Served = Annotated[Services, Depends(services_of)]
 Status = Literal["open", "approved", "denied", "expired", "void"]
-Reason = Annotated[str, Field(max_length=10_000), AfterValidator(plain_text)]
+Reason = Annotated[str, Field(max_length=10_000), AfterValidator(check_text)]
 
 _TOLD = (
     "approval_id",
     "run_id",
     "thread_id",
+    "request_id",
     "session_id",
     "agent_name",
     "point",
@@ -50,20 +50,21 @@ _TOLD = (
 _TIMES = ("created_at", "expires_at", "answered_at", "used_at")
 
 
-class Edited(BaseModel):
+class Edited(BaseModel, defer_build=True):
     """What a person made of a value."""
 
     value: Any
 
 
-class Approval(BaseModel):
+class Approval(BaseModel, defer_build=True):
     """A question of a hook: what it is about, and what was answered."""
 
     approval_id: str
-    run_id: str
-    thread_id: str
+    run_id: str | None = None
+    thread_id: str | None = None
+    request_id: str | None = None
     session_id: str | None = None
-    agent_name: str
+    agent_name: str | None = None
     point: str
     hook: str
     question: str
@@ -96,7 +97,7 @@ class Denial(BaseModel):
 class Consent(Denial):
     """A yes, perhaps to another value than the one that was asked about."""
 
-    value: Annotated[Any, AfterValidator(plain_json)] = None
+    value: Annotated[Any, AfterValidator(check_json)] = None
 
 
 @router.get("/approvals", responses=MANY)
@@ -109,53 +110,54 @@ async def list_approvals(
     before: Annotated[UUID | None, Query()] = None,
 ) -> Response:
     """List questions, the newest first; the next page are those `before` the last of this one."""
-    asker = await served.asker(request, "approvals", "search", {"run_id": run_id})
+    asker = await served.principal(request, "approvals", "search", {"run_id": run_id})
 
-    def find(reads: Reads) -> list[Row]:
+    def find_page(reads: Reads) -> list[approvals.Approval]:
         last = None if before is None else approvals.get(reads, str(before))
-        if before is not None and (last is None or asker.owner not in (None, last["owner"])):
+        if before is not None and (last is None or asker.owner not in (None, last.owner)):
             raise NotFoundError(f"approval {str(before)!r} to go on from was not found")
         return approvals.search(
             reads,
             owner=asker.owner,
             filters=asker.filters,
+            own=asker.owner_of_new,
             status=status,
             run_id=None if run_id is None else str(run_id),
             before=last,
             limit=limit,
         )
 
-    return Json([approval_json(row) for row in await served.database.read(find)])
+    return JsonResponse([render_approval(row) for row in await served.database.read(find_page)])
 
 
 @router.get("/approvals/{approval_id}", responses=ONE)
 async def get_approval(request: Request, served: Served, approval_id: UUID) -> Response:
     """Return a question, with the value that it is about."""
-    return Json(approval_json(await _found(request, served, approval_id, "read")))
+    return JsonResponse(render_approval(await _find_approval(request, served, approval_id, "read")))
 
 
 @router.post("/approvals/{approval_id}/approve", responses=ONE)
 async def approve(
     request: Request, served: Served, approval_id: UUID, body: Consent | None = None
 ) -> Response:
-    """Say yes, perhaps with an edited value; the run goes on."""
+    """Approve, perhaps with an edited value; the run goes on."""
     said = body or Consent()
     value = said.value if "value" in said.model_fields_set else UNSET
-    return await _answered(request, served, approval_id, said, approved=True, value=value)
+    return await _store_answer(request, served, approval_id, said, approved=True, value=value)
 
 
 @router.post("/approvals/{approval_id}/deny", responses=ONE)
 async def deny(
     request: Request, served: Served, approval_id: UUID, body: Denial | None = None
 ) -> Response:
-    """Say no; what that means to the run is up to the hook."""
-    return await _answered(request, served, approval_id, body or Denial(), approved=False)
+    """Deny; what that means to the run is up to the hook."""
+    return await _store_answer(request, served, approval_id, body or Denial(), approved=False)
 
 
-async def _answered(
+async def _store_answer(
     request: Request, served: Served, approval_id: UUID, said: Denial, **answer: Any
 ) -> Response:
-    row = await _found(request, served, approval_id, "update")
+    row = await _find_approval(request, served, approval_id, "update")
     caller = caller_of(request)
     if caller.role not in served.config.approvals.roles:
         roles = " or ".join(served.config.approvals.roles)
@@ -164,29 +166,37 @@ async def _answered(
             f"Answers are for the role {roles}, and you are {caller.role}", detail=needs
         )
     given = Answer(by=caller.owner, reason=said.reason, digest=said.digest, **answer)
-    return Json(approval_json(await served.runs.approver.answer(row["approval_id"], given)))
+    return JsonResponse(render_approval(await served.approver.answer(row.approval_id, given)))
 
 
-async def _found(request: Request, served: Services, approval_id: UUID, action: str) -> Row:
-    """Find a question of a run that the caller may touch; all others are not there."""
+async def _find_approval(
+    request: Request, served: Services, approval_id: UUID, action: str
+) -> approvals.Approval:
+    """Return a question of a run that the caller may touch; all others do not exist for them."""
 
-    def find(reads: Reads) -> tuple[Row | None, Row | None]:
+    def find_question(reads: Reads) -> tuple[approvals.Approval | None, Run | None]:
         row = approvals.get(reads, str(approval_id))
-        return row, None if row is None else runs.get(reads, row["run_id"])
+        return row, None if row is None else run_of(reads, row)
 
-    row, run = await served.database.read(find)
-    ids = {name: None if run is None else UUID(run[name]) for name in ("thread_id", "run_id")}
-    asker = await served.asker(request, "approvals", action, ids)
-    if (
-        row is None
-        or run is None
-        or not await served.database.read(lambda reads: may_touch(reads, run, asker))
-    ):
+    row, run = await served.database.read(find_question)
+    ids = {
+        name: None if run is None else UUID(getattr(run, name)) for name in ("thread_id", "run_id")
+    }
+    asker = await served.principal(request, "approvals", action, ids)
+    if row is not None and row.run_id is None:
+        is_theirs = owner_without_metadata(asker) in (None, row.owner)
+    else:
+        is_theirs = run is not None and await served.database.read(
+            lambda reads: can_touch(reads, run, asker)
+        )
+    if row is None or not is_theirs:
         raise NotFoundError(f"approval {str(approval_id)!r} not found")
     return row
 
 
-def approval_json(row: Row) -> dict[str, Any]:
+def render_approval(row: approvals.Approval) -> dict[str, Any]:
     """Return a question as clients see it."""
-    told = {name: row[name] for name in _TOLD}
-    return told | {"hook": hook_of(row)} | {name: when(row[name]) for name in _TIMES}
+    told = {name: getattr(row, name) for name in _TOLD}
+    return (
+        told | {"hook": hook_name(row)} | {name: render_time(getattr(row, name)) for name in _TIMES}
+    )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from checkrail.runs.catalogue import GRAPH, Entry
+from checkrail.runs.agents.catalogue import GRAPH, AgentEntry
 from checkrail.runs.graphs import describe
-from checkrail.server.answers import Json
 from checkrail.server.auth import Caller
-from checkrail.server.routes.assistant_access import found
-from checkrail.server.routes.assistant_bodies import TOLD
+from checkrail.server.deferred import Router
+from checkrail.server.responses import JsonResponse
+from checkrail.server.routes.assistant_bodies import TOLD, find_assistant
 from checkrail.server.services import Services, services_of
-from checkrail.store.rows import Row
+from checkrail.store.assistants import Assistant
 
-router = APIRouter()
+router = Router(tags=["assistants"])
 
 Served = Annotated[Services, Depends(services_of)]
 Depth = Annotated[int, Field(ge=0, le=100)]
@@ -31,21 +31,21 @@ async def draw_graph(
     xray: Annotated[Depth | bool | None, Query()] = None,
 ) -> Response:
     """Return the nodes and edges of an assistant's graph; `xray` says how deep into subgraphs."""
-    caller, row = await found(request, served, assistant_id, "read")
+    caller, row = await find_assistant(request, served, assistant_id, "read")
     if (agent := _plain_agent(served, row)) is not None:
-        return Json(_drawing(agent))
-    async with _opened(served, caller, row) as graph:
-        return Json(await describe.drawing(graph, xray=xray or False))
+        return JsonResponse(_draw_plain_agent(agent))
+    async with _open_graph(served, caller, row) as graph:
+        return JsonResponse(await describe.graph_drawing(graph, xray=xray or False))
 
 
 @router.get("/assistants/{assistant_id}/schemas", responses=TOLD)
 async def get_schemas(request: Request, served: Served, assistant_id: str) -> Response:
     """Return the JSON Schemas of what an assistant's graph, or other agent, takes and gives."""
-    caller, row = await found(request, served, assistant_id, "read")
+    caller, row = await find_assistant(request, served, assistant_id, "read")
     if (agent := _plain_agent(served, row)) is not None:
-        return Json(_schemas(agent))
-    async with _opened(served, caller, row) as graph:
-        return Json(describe.schemas(graph, row["graph_id"]))
+        return JsonResponse(_agent_schemas(agent))
+    async with _open_graph(served, caller, row) as graph:
+        return JsonResponse(describe.schemas(graph, row.graph_id))
 
 
 @router.get("/assistants/{assistant_id}/subgraphs", responses=TOLD)
@@ -56,7 +56,7 @@ async def list_subgraphs(
     recurse: Annotated[bool, Query()] = False,
 ) -> Response:
     """Return the schemas of the subgraphs of an assistant's graph."""
-    return await _subgraphs(request, served, assistant_id, None, recurse=recurse)
+    return await _render_subgraphs(request, served, assistant_id, None, recurse=recurse)
 
 
 @router.get("/assistants/{assistant_id}/subgraphs/{namespace}", responses=TOLD)
@@ -68,27 +68,27 @@ async def get_subgraphs(
     recurse: Annotated[bool, Query()] = False,
 ) -> Response:
     """Return the schemas of one subgraph, and of what is in it if asked."""
-    return await _subgraphs(request, served, assistant_id, namespace, recurse=recurse)
+    return await _render_subgraphs(request, served, assistant_id, namespace, recurse=recurse)
 
 
-async def _subgraphs(
+async def _render_subgraphs(
     request: Request, served: Services, assistant_id: str, namespace: str | None, *, recurse: bool
 ) -> Response:
-    caller, row = await found(request, served, assistant_id, "read")
+    caller, row = await find_assistant(request, served, assistant_id, "read")
     if _plain_agent(served, row) is not None:
-        return Json({})
-    async with _opened(served, caller, row) as graph:
-        told = await describe.subgraphs(graph, row["graph_id"], namespace, recurse=recurse)
-    return Json(told)
+        return JsonResponse({})
+    async with _open_graph(served, caller, row) as graph:
+        told = await describe.subgraphs(graph, row.graph_id, namespace, recurse=recurse)
+    return JsonResponse(told)
 
 
-def _plain_agent(served: Services, row: Row) -> Entry | None:
+def _plain_agent(served: Services, row: Assistant) -> AgentEntry | None:
     """Return the agent of an assistant if it is no graph."""
-    agent = served.catalogue.get(row["graph_id"])
+    agent = served.catalogue.get(row.graph_id)
     return None if agent is None or agent.config.kind == GRAPH else agent
 
 
-def _drawing(agent: Entry) -> dict[str, Any]:
+def _draw_plain_agent(agent: AgentEntry) -> dict[str, Any]:
     """Draw an agent that is no graph: all that can be seen of it is one step."""
     name = agent.name
     places = [("__start__", "schema"), (name, "runnable"), ("__end__", "schema")]
@@ -101,7 +101,7 @@ def _drawing(agent: Entry) -> dict[str, Any]:
     }
 
 
-def _schemas(agent: Entry) -> dict[str, Any]:
+def _agent_schemas(agent: AgentEntry) -> dict[str, Any]:
     nothing = {"type": "object", "properties": {}}
     return {
         "graph_id": agent.name,
@@ -113,5 +113,5 @@ def _schemas(agent: Entry) -> dict[str, Any]:
     }
 
 
-def _opened(served: Services, caller: Caller, row: Row) -> Any:
-    return served.graphs.open(row["graph_id"], row["config"], caller.user, access="assistants.read")
+def _open_graph(served: Services, caller: Caller, row: Assistant) -> Any:
+    return served.graphs.open(row.graph_id, row.config, caller.user, access="assistants.read")

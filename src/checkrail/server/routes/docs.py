@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
-router = APIRouter(include_in_schema=False)
+from checkrail.server.deferred import Router
+
+router = Router(include_in_schema=False)
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _HEADERS = {
@@ -25,26 +26,26 @@ _HEADERS = {
 @router.get("/docs")
 async def show_docs() -> Response:
     """Return the page."""
-    return _file("page.html")
+    return _file_response("page.html")
 
 
 @router.get("/docs/page.js")
 async def get_docs_script() -> Response:
     """Return the script of the page."""
-    return _file("page.js")
+    return _file_response("page.js")
 
 
 @router.get("/docs/page.css")
 async def get_docs_style() -> Response:
     """Return the style of the page."""
-    return _file("page.css")
+    return _file_response("page.css")
 
 
-def _file(name: str) -> Response:
+def _file_response(name: str) -> Response:
     kind = _TYPES[name.rpartition(".")[2]]
-    return Response(_content(name), headers=_HEADERS, media_type=f"{kind}; charset=utf-8")
+    return Response(_read_file(name), headers=_HEADERS, media_type=f"{kind}; charset=utf-8")
 
 
 @cache
-def _content(name: str) -> bytes:
+def _read_file(name: str) -> bytes:
     return (files("checkrail.server") / "docs" / name).read_bytes()

@@ -8,31 +8,32 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Depends, Header, Query, Request, WebSocket
+from fastapi import Body, Depends, Header, Query, Request, WebSocket
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.websockets import WebSocketDisconnect
 
 from checkrail.runs import jsons
+from checkrail.runs.admit.requests import Principal
 from checkrail.runs.errors import InvalidError, NotFoundError, RequestError, TooManyError
-from checkrail.runs.requests import Asker
-from checkrail.server.answers import Json, headers_of
 from checkrail.server.auth import AuthError, caller_of, revoked_error
 from checkrail.server.auth.errors import error_body
-from checkrail.server.commands import Commands, Refusal
-from checkrail.server.documents import PROBLEMS, STREAM
-from checkrail.server.finding import after_any, check_thread
+from checkrail.server.deferred import Router
+from checkrail.server.lookups import check_thread
+from checkrail.server.openapi_models import PROBLEMS, STREAM
+from checkrail.server.protocol_commands import Commands, Refusal
+from checkrail.server.responses import JsonResponse, error_headers
 from checkrail.server.services import Services, services_of
-from checkrail.server.streaming import EventStream, place_for_stream
+from checkrail.server.streaming import EventStream, reserve_stream
 from checkrail.server.streams.channels import Subscription
-from checkrail.server.streams.commands import failure, parse_command, success
+from checkrail.server.streams.commands import error_reply, parse_command, success_reply
 from checkrail.server.streams.errors import ProtocolError
 from checkrail.server.streams.modes import StreamModeError
-from checkrail.server.streams.sse import frame, join_frames
-from checkrail.server.streams.threads import ThreadView
-from checkrail.server.thread_streams import Envelopes, last_seq, thread_frames
+from checkrail.server.streams.sse import encode_frame, join_frames
+from checkrail.server.streams.threads import ThreadCursor, ThreadView
+from checkrail.server.thread_streams import Envelopes, newest_cursor, thread_frames
 
-router = APIRouter(tags=["threads"])
+router = Router(tags=["threads"])
 
 Served = Annotated[Services, Depends(services_of)]
 
@@ -48,7 +49,10 @@ async def stream_thread(
     """Stream the events of all runs of a thread, until the client goes."""
     asker = await check_thread(request, served, thread_id, "read")
     name = str(thread_id)
-    after = await last_seq(served, name) if last_event is None else after_any(last_event)
+    if last_event is None:
+        after = await newest_cursor(served, name)
+    else:
+        after = ThreadCursor.parse(last_event)
     try:
         view = ThreadView(name, [mode for mode in stream_mode or () if mode], after=after)
     except StreamModeError as error:
@@ -62,16 +66,16 @@ async def command(
 ) -> Response:
     """Carry out a command of the event protocol."""
     try:
-        return Json(await Commands(request, served, thread_id).carry_out(parse_command(body)))
+        return JsonResponse(await Commands(request, served, thread_id).execute(parse_command(body)))
     except ProtocolError as error:
-        told = failure(error.id, error.code, error.message)
-        return Json(told, status_code=400 if error.unreadable else 200)
+        told = error_reply(error.id, error.code, error.message)
+        return JsonResponse(told, status_code=400 if error.unreadable else 200)
     except Refusal as refusal:
-        told = failure(refusal.id, refusal.code, str(refusal))
-        return Json(
+        told = error_reply(refusal.id, refusal.code, str(refusal))
+        return JsonResponse(
             {**error_body("", str(refusal), refusal.error.detail), **told},
             status_code=refusal.error.status,
-            headers=headers_of(refusal.error),
+            headers=error_headers(refusal.error),
         )
 
 
@@ -83,32 +87,32 @@ async def stream_events(
 
     The thread need not exist yet: a client may listen before its first run.
     """
-    wanted = _subscription(body)
+    wanted = _parse_subscription(body)
     asker = await check_thread(request, served, thread_id, "read", may_be_new=True)
     marks = _leaves_marks(request)
     envelopes = Envelopes(served, str(thread_id), wanted, asker, marks=marks)
-    return EventStream(served, _frames(envelopes), heard=True)
+    return EventStream(served, _envelope_frames(envelopes), heard=True)
 
 
 def _leaves_marks(connection: HTTPConnection) -> bool:
     """Return whether a stream notes what was watched; one who only reads leaves no trace."""
-    return caller_of(connection).may("member")
+    return caller_of(connection).has_role("member")
 
 
-def _subscription(body: Any) -> Subscription:
+def _parse_subscription(body: Any) -> Subscription:
     try:
-        return Subscription.of(body)
+        return Subscription.parse(body)
     except ProtocolError as error:
         raise InvalidError(error.message) from None
 
 
-async def _frames(envelopes: Envelopes) -> AsyncIterator[bytes]:
+async def _envelope_frames(envelopes: Envelopes) -> AsyncIterator[bytes]:
     async with contextlib.aclosing(envelopes.stream()) as source:
         async for batch in source:
             if not batch:
                 yield b""
             for piece in join_frames(
-                frame(each["event_id"], each["method"], each) for each in batch
+                encode_frame(each["event_id"], each["method"], each) for each in batch
             ):
                 yield piece
 
@@ -125,26 +129,28 @@ async def stream_events_socket(socket: WebSocket, thread_id: UUID) -> None:
         return
     await socket.accept()
     try:
-        with place_for_stream(served), contextlib.suppress(WebSocketDisconnect):
-            await _converse(socket, served, thread_id, asker)
+        with reserve_stream(served), contextlib.suppress(WebSocketDisconnect):
+            await _serve_socket(socket, served, thread_id, asker)
     except TooManyError as error:
         await socket.close(4000 + error.status, str(error)[:120])
 
 
-async def _converse(socket: WebSocket, served: Services, thread_id: UUID, asker: Asker) -> None:
+async def _serve_socket(
+    socket: WebSocket, served: Services, thread_id: UUID, asker: Principal
+) -> None:
     try:
-        number, wanted = _first(await _first_message(served, socket))
+        number, wanted = _parse_first(await _first_message(served, socket))
     except ProtocolError as error:
-        await _say(socket, failure(error.id, error.code, error.message))
+        await _send_json(socket, error_reply(error.id, error.code, error.message))
         await socket.close(4000 + error.status)
         return
-    greeting = success(number, {"subscription_id": f"{thread_id}:{number}"})
+    greeting = success_reply(number, {"subscription_id": f"{thread_id}:{number}"})
     loop = asyncio.get_running_loop()
     marks = _leaves_marks(socket)
     envelopes = Envelopes(served, str(thread_id), wanted, asker, marks=marks)
     sending = loop.create_task(_send_all(socket, envelopes, greeting))
     listening = loop.create_task(_until_closed(socket))
-    with served.key_watch.revocation(caller_of(socket)) as revoked:
+    with served.key_watch.watch_key(caller_of(socket)) as revoked:
         ends = {sending, listening, revoked}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     told_all = sending.done() and not sending.exception()
@@ -174,7 +180,7 @@ async def _first_message(served: Services, socket: WebSocket) -> str:
     return message.get("text") or ""
 
 
-def _first(message: str) -> tuple[int, Subscription]:
+def _parse_first(message: str) -> tuple[int, Subscription]:
     """Read the first message of a socket, which says what it is for."""
     try:
         given = jsons.loads(message)
@@ -190,13 +196,13 @@ def _first(message: str) -> tuple[int, Subscription]:
 async def _send_all(socket: WebSocket, envelopes: Envelopes, greeting: dict[str, Any]) -> None:
     async with contextlib.aclosing(envelopes.stream()) as source:
         await anext(source)
-        await _say(socket, greeting)
+        await _send_json(socket, greeting)
         async for batch in source:
             for each in batch:
-                await _say(socket, each)
+                await _send_json(socket, each)
 
 
-async def _say(socket: WebSocket, told: dict[str, Any]) -> None:
+async def _send_json(socket: WebSocket, told: dict[str, Any]) -> None:
     await socket.send_text(jsons.dumps(told).decode())
 
 

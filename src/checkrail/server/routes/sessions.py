@@ -5,31 +5,32 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Request
-from pydantic import BaseModel
+from fastapi import Depends, Query, Request
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from checkrail.server.agent_runs import SYNC, answered, awaited
-from checkrail.server.answers import Json
-from checkrail.server.asking import once_of
-from checkrail.server.coordinator_bodies import Resumption
-from checkrail.server.documents import ANY_RUN, PROBLEMS, RUNS, Answers, Run
-from checkrail.server.finding import find_session, text_of
-from checkrail.server.routes.runs import Key, Limit
+from checkrail.runs.errors import ConflictError
+from checkrail.server.agent_runs import SYNC, Resumption, ended_run_response, run_response
+from checkrail.server.deferred import Router
+from checkrail.server.fields import Key, Limit
+from checkrail.server.lookups import find_session, to_text
+from checkrail.server.openapi_models import ANY_RUN, PROBLEMS, RUNS, Answers, Run
+from checkrail.server.renderers import render_run, render_session
+from checkrail.server.responses import JsonResponse
+from checkrail.server.run_admission import idempotency_of
 from checkrail.server.services import Services, services_of
-from checkrail.server.shapes import run_json, session_json
-from checkrail.server.streaming import place_for_stream
+from checkrail.server.streaming import reserve_stream
 from checkrail.store import runs, sessions
 from checkrail.store.database import Reads
-from checkrail.store.rows import Row
 
-router = APIRouter(tags=["coordinator"])
+router = Router(tags=["coordinator"])
 
 Served = Annotated[Services, Depends(services_of)]
+Label = Annotated[str, Field(max_length=255, pattern=r"^[^\x00]*$")]
 _SHOWN = 100  # runs of a session that are given with it
 
 
-class Session(BaseModel):
+class Session(BaseModel, defer_build=True):
     """One user on one channel, from the first message until it ends."""
 
     session_id: str
@@ -50,7 +51,7 @@ class WholeSession(Session):
     runs: list[Run]
 
 
-class Stopped(BaseModel):
+class Stopped(BaseModel, defer_build=True):
     """The runs that are being stopped, the one that is under way first."""
 
     run_ids: list[str]
@@ -66,39 +67,45 @@ async def list_sessions(
     request: Request,
     served: Served,
     parent_session_id: Annotated[UUID | None, Query()] = None,
+    channel: Annotated[Label | None, Query()] = None,
+    user_id: Annotated[Label | None, Query()] = None,
+    is_open: Annotated[bool | None, Query(alias="open")] = None,
     before: Annotated[UUID | None, Query()] = None,
     limit: Limit = 20,
 ) -> Response:
     """List sessions, the newest first; the next page are those `before` the last of this one."""
-    asker = await served.asker(request, "sessions", "search", {"metadata": {}})
+    asker = await served.principal(request, "sessions", "search", {"metadata": {}})
     last = None if before is None else await find_session(request, served, before, "read")
 
-    def find(reads: Reads) -> list[Row]:
+    def find_page(reads: Reads) -> list[sessions.Session]:
         return sessions.search(
             reads,
             owner=asker.owner,
-            parent=text_of(parent_session_id),
+            parent=to_text(parent_session_id),
+            channel=channel,
+            user_id=user_id,
+            is_open=is_open,
             filters=asker.filters,
             before=last,
             limit=limit,
         )
 
-    return Json([session_json(row) for row in await served.database.read(find)])
+    return JsonResponse([render_session(row) for row in await served.database.read(find_page)])
 
 
 @router.get("/sessions/{session_id}", responses=SESSION)
 async def get_session(request: Request, served: Served, session_id: UUID) -> Response:
-    """Give a session with its threads and its newest runs."""
+    """Return a session with its threads and its newest runs."""
     row = await find_session(request, served, session_id, "read")
 
-    def within(reads: Reads) -> tuple[list[str], list[Row]]:
-        name = row["session_id"]
+    def find_contents(reads: Reads) -> tuple[list[str], list[runs.Run]]:
+        name = row.session_id
         newest = runs.search(reads, session_id=name, limit=_SHOWN)
         return sessions.thread_ids(reads, name), newest
 
-    threads, newest = await served.database.read(within)
-    told = {"thread_ids": threads, "runs": [run_json(each) for each in newest]}
-    return Json(session_json(row) | told)
+    threads, newest = await served.database.read(find_contents)
+    told = {"thread_ids": threads, "runs": [render_run(each) for each in newest]}
+    return JsonResponse(render_session(row) | told)
 
 
 @router.get("/sessions/{session_id}/runs", responses=RUNS)
@@ -112,37 +119,47 @@ async def list_session_runs(
     """List the runs of a session, the newest first."""
     row = await find_session(request, served, session_id, "read")
     found = await served.database.read(
-        lambda reads: runs.search(reads, session_id=row["session_id"], limit=limit, offset=offset)
+        lambda reads: runs.search(reads, session_id=row.session_id, limit=limit, offset=offset)
     )
-    return Json([run_json(each) for each in found])
+    return JsonResponse([render_run(each) for each in found])
 
 
 @router.post("/sessions/{session_id}/resume", responses=ANY_RUN)
 async def resume_session(
     request: Request, served: Served, session_id: UUID, body: Resumption, key: Key = None
 ) -> Response:
-    """Tell a session something: its agent runs again on its last thread."""
+    """Send a prompt to a session: its agent runs again on its last thread."""
     row = await find_session(request, served, session_id, "read")
     told: dict[str, Any] = {"session_id": session_id, "metadata": body.metadata or {}}
     told["kwargs"] = {"input": {"prompt": body.prompt}}
-    asker = await served.asker(request, "sessions", "create_run", told)
-    once = await once_of(request, key)
+    asker = await served.principal(request, "sessions", "create_run", told)
+    once = await idempotency_of(request, key)
 
-    async def resumed() -> Row:
+    async def resume_run() -> runs.Run:
         return await served.runs.resume(
-            row["session_id"], body.prompt, asker, once, metadata=told.get("metadata") or {}
+            row.session_id, body.prompt, asker, once, metadata=told.get("metadata") or {}
         )
 
     if body.execution_mode != SYNC:
-        return answered(await resumed())
-    with place_for_stream(served):
-        run = await resumed()
-    return awaited(served, run)
+        return run_response(await resume_run())
+    with reserve_stream(served):
+        run = await resume_run()
+    return ended_run_response(served, run)
+
+
+@router.post("/sessions/{session_id}/end", responses=SESSION)
+async def end_session(request: Request, served: Served, session_id: UUID) -> Response:
+    """End a session: its runs are cancelled, and nothing more is said in it."""
+    row = await find_session(request, served, session_id, "update")
+    if not await served.sessions.end(row.session_id, "requested"):
+        told = f"the session {row.session_id!r} has ended already ({row.reason})"
+        raise ConflictError(told)
+    return await get_session(request, served, session_id)
 
 
 @router.post("/sessions/{session_id}/stop", status_code=202, responses=STOPPED)
 async def stop_session(request: Request, served: Served, session_id: UUID) -> Response:
     """Stop what a session does now, and what waits for that; what is asked of it later runs."""
     row = await find_session(request, served, session_id, "update")
-    stopped = await served.runs.stop_session(row["session_id"])
-    return Json({"run_ids": stopped}, status_code=202)
+    stopped = await served.runs.stop_session(row.session_id)
+    return JsonResponse({"run_ids": stopped}, status_code=202)

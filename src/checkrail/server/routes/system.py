@@ -6,30 +6,31 @@ import contextlib
 from importlib.metadata import version
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from sqlalchemy import text
 from starlette.responses import Response
 
-from checkrail.server.answers import Json
 from checkrail.server.auth import AuthError, Forbidden
-from checkrail.server.outages import Unavailable
+from checkrail.server.deferred import Router
+from checkrail.server.outages import DatabaseUnavailable
+from checkrail.server.responses import JsonResponse
 from checkrail.server.routes.agents import visible_names
 from checkrail.server.services import Services, services_of
 
-health = APIRouter(tags=["system"])
-router = APIRouter(tags=["system"])
+health = Router(tags=["system"])
+router = Router(tags=["system"])
 
 Served = Annotated[Services, Depends(services_of)]
 
 
 @health.get("/ok")
 async def ok(served: Served, check_db: Annotated[bool, Query()] = False) -> Response:
-    """Say that the server is up; with `check_db`, that its database takes and gives things too."""
+    """Return that the server is up; with `check_db`, that its database works too."""
     if check_db:
         await served.database.read(lambda reads: reads.execute(text("SELECT 1")).scalar())
         if (trouble := served.database.health.trouble) is not None:
-            raise Unavailable(trouble)
-    return Json({"ok": True})
+            raise DatabaseUnavailable(trouble)
+    return JsonResponse({"ok": True})
 
 
 @router.get("/info")
@@ -42,13 +43,13 @@ async def info(request: Request, served: Served) -> Response:
     }
     with contextlib.suppress(AuthError):  # whoever it is, the rest is for everybody
         told["agents"] = await _visible_agents(request, served)
-    return Json(told)
+    return JsonResponse(told)
 
 
 async def _visible_agents(request: Request, served: Services) -> list[str]:
     """Return the agents that a caller may see, who is not known yet: the route is public."""
     caller = await served.authenticator.authenticate(request.scope, request.receive)
-    if not caller.may("viewer"):
+    if not caller.has_role("viewer"):
         raise Forbidden(f"Agents are for viewers, and you are {caller.role}")
     value: dict[str, Any] = {"metadata": {}}
     access = await served.authenticator.access(caller, "agents", "search", value)

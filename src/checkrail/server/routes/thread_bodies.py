@@ -9,9 +9,9 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-from checkrail.server.bodies import Command
-from checkrail.server.documents import PROBLEMS, Answers
-from checkrail.server.fields import Limit, Metadata, Offset, Searched, SortOrder, Text, plain_json
+from checkrail.server.fields import Limit, Metadata, Offset, Searched, SortOrder, Text, check_json
+from checkrail.server.openapi_models import PROBLEMS, Answers
+from checkrail.server.run_bodies import Command
 
 Status = Literal["idle", "busy", "interrupted", "error"]
 SortBy = Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"]
@@ -120,7 +120,7 @@ class ThreadSearch(ThreadsWanted):
 
     @field_validator("extract")
     @classmethod
-    def _paths(cls, given: dict[str, str] | None) -> dict[str, str] | None:
+    def _check_paths(cls, given: dict[str, str] | None) -> dict[str, str] | None:
         for path in (given or {}).values():
             if not _PATH.fullmatch(path):
                 raise ValueError(
@@ -161,8 +161,8 @@ class StateChange(_Body):
     checkpoint: Place | None = None
     checkpoint_id: Text | None = None
 
-    def place(self) -> Place | None:
-        """Return the checkpoint, whichever way it was said."""
+    def checkpoint_place(self) -> Place | None:
+        """Return the checkpoint, whichever field it was sent in."""
         if self.checkpoint is None and self.checkpoint_id is not None:
             return Place(checkpoint_id=self.checkpoint_id)
         return self.checkpoint
@@ -179,7 +179,7 @@ class HistoryWanted(_Body):
 
     @field_validator("metadata")
     @classmethod
-    def _marks(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _check_marks(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
         for key in given or {}:
             if not _MARK.fullmatch(key):
                 raise ValueError(
@@ -189,23 +189,23 @@ class HistoryWanted(_Body):
 
     @field_validator("before")
     @classmethod
-    def _checkpoint(cls, given: Any) -> Any:
+    def _parse_before(cls, given: Any) -> Any:
         """Take the id out of a checkpoint, or out of a config that has one."""
         if not isinstance(given, Mapping):
             return given
-        said = plain_json(given.get("configurable", given))
+        said = check_json(given.get("configurable", given))
         found = said.get("checkpoint_id") if isinstance(said, Mapping) else None
         if isinstance(found, str):
             return found
         raise ValueError("before is the id of a checkpoint, or a checkpoint that has one")
 
 
-def extracted(shown: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+def extract_paths(shown: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
     """Return what is at some paths of a thread, by the names that the client chose."""
-    return {name: _at(shown, path) for name, path in paths.items()}
+    return {name: _value_at(shown, path) for name, path in paths.items()}
 
 
-def _at(shown: Any, path: str) -> Any:
+def _value_at(shown: Any, path: str) -> Any:
     for name, place in re.findall(r"([^.\[\]]+)(?=[.\[]|$)|\[(-?\d+)\]", path):
         if place and isinstance(shown, list) and -len(shown) <= int(place) < len(shown):
             shown = shown[int(place)]
@@ -216,7 +216,7 @@ def _at(shown: Any, path: str) -> Any:
     return shown
 
 
-class Thread(BaseModel):
+class Thread(BaseModel, defer_build=True):
     """One conversation with its state."""
 
     thread_id: str
@@ -231,7 +231,7 @@ class Thread(BaseModel):
     error: dict[str, str] | None = None
 
 
-class ThreadState(BaseModel):
+class ThreadState(BaseModel, defer_build=True):
     """Where a thread stands, or stood."""
 
     values: Any
@@ -246,13 +246,13 @@ class ThreadState(BaseModel):
     parent_checkpoint_id: str | None
 
 
-class Pruned(BaseModel):
+class Pruned(BaseModel, defer_build=True):
     """How many threads there were to prune."""
 
     pruned_count: int
 
 
-class Written(BaseModel):
+class Written(BaseModel, defer_build=True):
     """Where the new state is."""
 
     checkpoint: dict[str, Any]

@@ -8,19 +8,50 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
-from checkrail.engine.containment import contained
-from checkrail.engine.errors import CheckrailError, CodeExited, told
+from fastapi import Request
+
+from checkrail.engine.containment import contain_errors
+from checkrail.engine.errors import CheckrailError, CodeExited, describe_error
 from checkrail.runs import jsons
-from checkrail.runs.catalogue import GRAPH
+from checkrail.runs.agents.catalogue import GRAPH
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
 from checkrail.runs.graphs import state
-from checkrail.server.routes.thread_access import missing
+from checkrail.server.auth import Access, Caller, matches_filter
+from checkrail.server.renderers import render_time
 from checkrail.server.services import Services
-from checkrail.server.shapes import when
-from checkrail.store import runs, threads
+from checkrail.store import runs, state_updates, threads
 from checkrail.store.database import Reads, Tx
-from checkrail.store.rows import Row
+from checkrail.store.threads import Thread
+
+
+async def find_thread(
+    request: Request,
+    served: Services,
+    thread_id: UUID,
+    action: str,
+    value: dict[str, Any] | None = None,
+) -> tuple[Caller, Thread]:
+    """Return a thread that the caller may touch; `value` is what is to become of it."""
+    told = {} if value is None else value
+    told |= {"thread_id": thread_id}
+    caller, access = await served.access(request, "threads", action, told)
+    row = await served.database.read(lambda reads: threads.get(reads, str(thread_id)))
+    if row is None or not can_see_thread(row, access):
+        raise thread_not_found(str(thread_id))
+    return caller, row
+
+
+def can_see_thread(row: Thread, access: Access) -> bool:
+    """Return whether a caller may touch a thread."""
+    mine = access.owner in (None, row.owner)
+    return mine and (access.filter is None or matches_filter(access.filter, row.metadata))
+
+
+def thread_not_found(thread_id: str) -> NotFoundError:
+    """Return the error for a thread that does not exist, or is somebody else's."""
+    return NotFoundError(f"thread {thread_id!r} not found. Create it first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +63,13 @@ class ThreadGraph:
     assistant_id: str | None = None
 
 
-async def graph_of(served: Services, row: Row) -> ThreadGraph | None:
-    """Name the graph that a thread's metadata say, else that of its newest run."""
-    newest = await served.database.read(lambda reads: runs.newest_of(reads, row["thread_id"]))
-    said = row["metadata"].get("graph_id")
-    if newest is not None and (not isinstance(said, str) or said == newest["agent_name"]):
-        config = newest["kwargs"].get("config") or {}
-        return ThreadGraph(newest["agent_name"], config, newest["assistant_id"])
+async def find_graph(served: Services, row: Thread) -> ThreadGraph | None:
+    """Return the graph that a thread's metadata name, else that of its newest run."""
+    newest = await served.database.read(lambda reads: runs.newest_of(reads, row.thread_id))
+    said = row.metadata.get("graph_id")
+    if newest is not None and (not isinstance(said, str) or said == newest.agent_name):
+        config = newest.kwargs.get("config") or {}
+        return ThreadGraph(newest.agent_name, config, newest.assistant_id)
     return ThreadGraph(said, {}) if isinstance(said, str) else None
 
 
@@ -48,16 +79,17 @@ def is_graph(served: Services, name: str) -> bool:
     return agent is None or agent.config.kind == GRAPH
 
 
-def plain_state(row: Row) -> dict[str, Any]:
+def render_plain_state(thread_id: str, row: Thread | None) -> dict[str, Any]:
     """Return where a thread stands whose agent is no graph, or that never ran."""
-    values = row.get("values")
-    here = {"thread_id": row["thread_id"], "checkpoint_ns": ""}
+    values = None if row is None else row.values
+    written_at = None if row is None else row.state_updated_at
+    here = {"thread_id": thread_id, "checkpoint_ns": ""}
     return {
         "values": values or {},
         "next": [],
         "tasks": [],
         "metadata": {} if values else None,
-        "created_at": when(row.get("state_updated_at")) if values else None,
+        "created_at": render_time(written_at) if values else None,
         "checkpoint": here if values else None,
         "parent_checkpoint": None,
         "interrupts": [],
@@ -67,18 +99,18 @@ def plain_state(row: Row) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def opened(
-    served: Services, row: Row, graph: ThreadGraph, user: Any, access: str
+async def open_graph(
+    served: Services, row: Thread, graph: ThreadGraph, user: Any, access: str
 ) -> AsyncIterator[Any]:
     """Open the graph of a thread."""
     if not is_graph(served, graph.name):
         raise ConflictError(
-            f"the thread {row['thread_id']!r} is of the agent {graph.name!r}, which is no graph: "
+            f"the thread {row.thread_id!r} is of the agent {graph.name!r}, which is no graph: "
             "it has no checkpoints, and its state is written by its runs alone"
         )
     if graph.name not in served.graphs:
         raise ConflictError(
-            f"the thread {row['thread_id']!r} is of the graph {graph.name!r}, which this server "
+            f"the thread {row.thread_id!r} is of the graph {graph.name!r}, which this server "
             "does not have any more"
         )
     async with served.graphs.open(graph.name, graph.config, user, access=access) as found:
@@ -86,8 +118,8 @@ async def opened(
 
 
 @contextmanager
-def reading() -> Iterator[None]:
-    """Yield what LangGraph found wrong with a place in a thread's history."""
+def translate_read_errors() -> Iterator[None]:
+    """Turn LangGraph's errors about a place in a thread's history into refusals."""
     try:
         yield
     except ValueError as error:
@@ -97,15 +129,17 @@ def reading() -> Iterator[None]:
 
 
 @contextmanager
-def writing(name: str) -> Iterator[None]:
-    """Yield what a graph found wrong with values that a client wrote: its own code judges them."""
+def translate_write_errors(name: str) -> Iterator[None]:
+    """Turn a graph's errors about values that a client wrote into refusals."""
     import psycopg
 
     try:
-        with contained():
+        with contain_errors():
             yield
     except CodeExited as error:
-        raise InvalidError(f"the graph {name!r} does not take this: {told(error)}") from error
+        raise InvalidError(
+            f"the graph {name!r} does not take this: {describe_error(error)}"
+        ) from error
     except CheckrailError:
         raise
     except (psycopg.Error, sqlite3.Error) as error:
@@ -113,34 +147,48 @@ def writing(name: str) -> Iterator[None]:
             raise
         raise InvalidError(f"the database cannot keep these values: {error}") from None
     except Exception as error:
-        raise InvalidError(f"the graph {name!r} does not take this: {told(error)}") from error
+        raise InvalidError(
+            f"the graph {name!r} does not take this: {describe_error(error)}"
+        ) from error
 
 
-async def refreshed(served: Services, thread_id: str, user: Any = None) -> Row:
-    """Bring a thread's row up to what its checkpoints say, and give it."""
-    row = await served.database.read(lambda reads: _get(reads, thread_id))
-    graph = await graph_of(served, row)
+async def refresh_thread(
+    served: Services, thread_id: str, user: Any = None, *, by_hand: bool = False
+) -> Thread:
+    """Update a thread's row from its checkpoints, and return it.
+
+    A state that was written `by_hand` is told in the thread's stream.
+    """
+    row = await served.database.read(lambda reads: _require_thread(reads, thread_id))
+    graph = await find_graph(served, row)
     if graph is None or not is_graph(served, graph.name):
         return row
-    async with opened(served, row, graph, user, "threads.read") as found:
-        told = await state.get_state(found, thread_id)
+    async with open_graph(served, row, graph, user, "threads.read") as found:
+        told = await state.load_state(found, thread_id)
 
-    def keep(tx: Tx) -> Row:
-        if threads.lock(tx, thread_id) is not None and not runs.live_ids(tx, thread_id=thread_id):
-            threads.change(tx, thread_id, **_changes(told))  # a run's end tells the state as well
-        return _get(tx, thread_id)
+    def store_state(tx: Tx) -> Thread:
+        row = threads.lock(tx, thread_id)
+        if row is not None and not runs.live_ids(tx, thread_id=thread_id):
+            threads.update_thread(
+                tx, thread_id, **_state_columns(told)
+            )  # a run's end tells the state as well
+        if row is not None and by_hand:
+            event = jsons.dumps({"state": told, "thread_id": thread_id})
+            state_updates.add(tx, row, event)
+            tx.publish("thread", thread_id)
+        return _require_thread(tx, thread_id)
 
-    return await served.database.write(keep)
+    return await served.database.write(store_state)
 
 
-def _get(reads: Reads, thread_id: str) -> Row:
+def _require_thread(reads: Reads, thread_id: str) -> Thread:
     row = threads.get(reads, thread_id)
     if row is None:
-        raise missing(thread_id)
+        raise thread_not_found(thread_id)
     return row
 
 
-def _changes(told: Mapping[str, Any]) -> dict[str, Any]:
+def _state_columns(told: Mapping[str, Any]) -> dict[str, Any]:
     now = time.time()
     waiting = {task["id"]: task["interrupts"] for task in told["tasks"] if task["interrupts"]}
     return {

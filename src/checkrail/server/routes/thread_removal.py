@@ -21,9 +21,9 @@ async def remove_thread(served: Services, thread_id: str) -> bool:
     no past for a new thread of the same id.
     """
     for _ in range(_ROUNDS):
-        await _stop_runs(served, thread_id)
+        await _cancel_runs(served, thread_id)
         await thread_rows.delete_thread(served.checkpointer, thread_id)
-        gone = await served.database.write(lambda tx: _forget(tx, thread_id))
+        gone = await served.database.write(lambda tx: _remove_in_tx(tx, thread_id))
         if gone is not None:
             return gone
     raise ConflictError(
@@ -31,11 +31,11 @@ async def remove_thread(served: Services, thread_id: str) -> bool:
     )
 
 
-async def _stop_runs(served: Services, thread_id: str) -> None:
-    def live(reads: Reads) -> list[str]:
+async def _cancel_runs(served: Services, thread_id: str) -> None:
+    def find_live_ids(reads: Reads) -> list[str]:
         return runs.live_ids(reads, thread_id=thread_id)
 
-    found = await served.database.read(live)
+    found = await served.database.read(find_live_ids)
     for run_id in found:  # the newest first: none of them is to begin now
         with contextlib.suppress(NotFoundError):
             await served.runs.cancel(run_id, "interrupt", "its thread was deleted")
@@ -44,11 +44,11 @@ async def _stop_runs(served: Services, thread_id: str) -> None:
             await served.runs.ended(run_id)
 
 
-def _forget(tx: Tx, thread_id: str) -> bool | None:
-    """Forget a thread in one transaction; None: it was given another run meanwhile."""
+def _remove_in_tx(tx: Tx, thread_id: str) -> bool | None:
+    """Remove a thread in one transaction; None: it was given another run meanwhile."""
     threads.lock(tx, thread_id)
     if runs.live_ids(tx, thread_id=thread_id):
         return None
     crons.remove_of_threads(tx, [thread_id])
-    tx.tell("thread", thread_id)
+    tx.publish("thread", thread_id)
     return bool(forget_threads(tx, [thread_id]))

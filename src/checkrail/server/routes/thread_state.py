@@ -7,17 +7,18 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from starlette.responses import Response
 
+from checkrail.runs.admit.quotas import stored_size
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
 from checkrail.runs.graphs import state
-from checkrail.runs.graphs.fences import ThreadFence, fenced
-from checkrail.runs.quotas import stored_size
-from checkrail.server.answers import Json
+from checkrail.runs.graphs.fences import ThreadFence, hold_fence
 from checkrail.server.auth import Caller
+from checkrail.server.deferred import Router
 from checkrail.server.fields import Limit, Text
-from checkrail.server.routes.thread_access import found
+from checkrail.server.renderers import select_fields
+from checkrail.server.responses import JsonResponse
 from checkrail.server.routes.thread_bodies import (
     STATE,
     STATES,
@@ -29,21 +30,21 @@ from checkrail.server.routes.thread_bodies import (
     StateWanted,
 )
 from checkrail.server.routes.thread_graphs import (
-    graph_of,
+    find_graph,
+    find_thread,
     is_graph,
-    opened,
-    plain_state,
-    reading,
-    refreshed,
-    writing,
+    open_graph,
+    refresh_thread,
+    render_plain_state,
+    translate_read_errors,
+    translate_write_errors,
 )
 from checkrail.server.services import Services, services_of
-from checkrail.server.shapes import selected
 from checkrail.store import runs, threads
 from checkrail.store.database import Tx
-from checkrail.store.rows import Row
+from checkrail.store.threads import Thread
 
-router = APIRouter(tags=["threads"])
+router = Router(tags=["threads"])
 
 Served = Annotated[Services, Depends(services_of)]
 Subgraphs = Annotated[bool, Query()]
@@ -60,7 +61,7 @@ async def get_state(
     select: Select = None,
 ) -> Response:
     """Return where a thread stands; one that never ran has an empty state."""
-    return await _shown(request, served, thread_id, None, select, subgraphs=subgraphs)
+    return await _state_response(request, served, thread_id, None, select, subgraphs=subgraphs)
 
 
 @router.get("/threads/{thread_id}/state/{checkpoint_id}", responses=STATE)
@@ -74,7 +75,7 @@ async def get_state_at(
 ) -> Response:
     """Return where a thread stood at a checkpoint."""
     place = Place(checkpoint_id=checkpoint_id)
-    return await _shown(request, served, thread_id, place, select, subgraphs=subgraphs)
+    return await _state_response(request, served, thread_id, place, select, subgraphs=subgraphs)
 
 
 @router.post("/threads/{thread_id}/state/checkpoint", responses=STATE)
@@ -82,7 +83,7 @@ async def get_state_at_checkpoint(
     request: Request, served: Served, thread_id: UUID, body: StateWanted
 ) -> Response:
     """Return where a thread, or a subgraph within it, stood at a checkpoint."""
-    return await _shown(
+    return await _state_response(
         request, served, thread_id, body.checkpoint, body.select, subgraphs=body.subgraphs
     )
 
@@ -92,29 +93,32 @@ async def update_state(
     request: Request, served: Served, thread_id: UUID, body: StateChange
 ) -> Response:
     """Write to a thread's state as if a node had; a conflict while a run is under way."""
-    caller, row = await found(request, served, thread_id, "update", {"metadata": {}})
-    await _check_free(served, row["thread_id"])
-    named = await graph_of(served, row)
+    caller, row = await find_thread(request, served, thread_id, "update", {"metadata": {}})
+    await _check_free(served, row.thread_id)
+    named = await find_graph(served, row)
     if named is None:
         raise InvalidError(
-            f"the thread {row['thread_id']!r} never ran and names no graph. "
+            f"the thread {row.thread_id!r} never ran and names no graph. "
             "Put graph_id into its metadata, or run it first"
         )
-    place = body.place()
+    place = body.checkpoint_place()
     async with (
-        opened(served, row, named, caller.user, "threads.update") as graph,
-        _counted(served, caller, row, await _values_at(graph, row, place), body.values),
+        open_graph(served, row, named, caller.user, "threads.update") as graph,
+        _count_written(served, caller, row, await _load_values(graph, row, place), body.values),
     ):
-        with writing(named.name), fenced(ThreadFence(row["thread_id"], row["last_seq"])):
+        with (
+            translate_write_errors(named.name),
+            hold_fence(ThreadFence(row.thread_id, row.last_seq)),
+        ):
             written = await state.update_state(
                 graph,
-                row["thread_id"],
+                row.thread_id,
                 body.values,
                 as_node=body.as_node,
-                checkpoint=_said(place),
+                checkpoint=_place_fields(place),
             )
-    await refreshed(served, row["thread_id"], caller.user)
-    return Json(written)
+    await refresh_thread(served, row.thread_id, caller.user, by_hand=True)
+    return JsonResponse(written)
 
 
 @router.get("/threads/{thread_id}/history", responses=STATES)
@@ -126,7 +130,9 @@ async def get_history(
     before: Annotated[Text | None, Query()] = None,
 ) -> Response:
     """Return the states that a thread went through, the last one first."""
-    return await _past(request, served, thread_id, HistoryWanted(limit=limit, before=before))
+    return await _history_response(
+        request, served, thread_id, HistoryWanted(limit=limit, before=before)
+    )
 
 
 @router.post("/threads/{thread_id}/history", responses=STATES)
@@ -134,33 +140,35 @@ async def search_history(
     request: Request, served: Served, thread_id: UUID, body: HistoryWanted
 ) -> Response:
     """Return the states that a thread went through, the last one first, and which of them."""
-    return await _past(request, served, thread_id, body)
+    return await _history_response(request, served, thread_id, body)
 
 
-async def _past(
+async def _history_response(
     request: Request, served: Services, thread_id: UUID, body: HistoryWanted
 ) -> Response:
-    caller, row = await found(request, served, thread_id, "read")
-    named = await graph_of(served, row)
+    caller, row = await find_thread(request, served, thread_id, "read")
+    named = await find_graph(served, row)
     if named is None:
-        return Json([])
+        return JsonResponse([])
     if not is_graph(served, named.name):  # it stands somewhere, and nowhere else
-        past = body.before is not None or body.checkpoint is not None or not row["values"]
-        return Json([] if past else [selected(plain_state(row), body.select)])
-    async with opened(served, row, named, caller.user, "threads.read") as graph:
-        with reading():
-            states = await state.history(
+        past = body.before is not None or body.checkpoint is not None or not row.values
+        return JsonResponse(
+            [] if past else [select_fields(render_plain_state(row.thread_id, row), body.select)]
+        )
+    async with open_graph(served, row, named, caller.user, "threads.read") as graph:
+        with translate_read_errors():
+            states = await state.load_history(
                 graph,
-                row["thread_id"],
+                row.thread_id,
                 limit=body.limit,
                 before=body.before,
                 metadata=body.metadata,
-                checkpoint=_said(body.checkpoint),
+                checkpoint=_place_fields(body.checkpoint),
             )
-    return Json([selected(each, body.select) for each in states])
+    return JsonResponse([select_fields(each, body.select) for each in states])
 
 
-async def _shown(
+async def _state_response(
     request: Request,
     served: Services,
     thread_id: UUID,
@@ -169,43 +177,49 @@ async def _shown(
     *,
     subgraphs: bool,
 ) -> Response:
-    caller, row = await found(request, served, thread_id, "read")
-    named = await graph_of(served, row)
+    caller, row = await find_thread(request, served, thread_id, "read")
+    named = await find_graph(served, row)
     if named is None or not is_graph(served, named.name):
         if place is not None and place.checkpoint_id:
-            raise _unknown(row, place)
-        return Json(selected(plain_state(row), select))
-    async with opened(served, row, named, caller.user, "threads.read") as graph:
-        shown = await _state(graph, row, place, subgraphs=subgraphs)
-    return Json(selected(shown, select))
+            raise _checkpoint_not_found(row, place)
+        return JsonResponse(select_fields(render_plain_state(row.thread_id, row), select))
+    async with open_graph(served, row, named, caller.user, "threads.read") as graph:
+        shown = await _load_state(graph, row, place, subgraphs=subgraphs)
+    return JsonResponse(select_fields(shown, select))
 
 
-async def _state(graph: Any, row: Row, place: Place | None, *, subgraphs: bool) -> dict[str, Any]:
+async def _load_state(
+    graph: Any, row: Thread, place: Place | None, *, subgraphs: bool
+) -> dict[str, Any]:
     """Return the state at a place; LangGraph shows an empty one where there is no checkpoint."""
-    with reading():
-        told = await state.get_state(graph, row["thread_id"], _said(place), subgraphs=subgraphs)
+    with translate_read_errors():
+        told = await state.load_state(
+            graph, row.thread_id, _place_fields(place), subgraphs=subgraphs
+        )
     if place is not None and place.checkpoint_id and told["created_at"] is None:
-        raise _unknown(row, place)
+        raise _checkpoint_not_found(row, place)
     return told
 
 
-async def _values_at(graph: Any, row: Row, place: Place | None) -> Any:
-    """Return the values to write onto; LangGraph would begin a thread anew where there are none."""
+async def _load_values(graph: Any, row: Thread, place: Place | None) -> Any:
+    """Return the values to write onto; LangGraph would begin a new thread without any."""
     if place is None:
-        return row["values"]
-    return (await _state(graph, row, place, subgraphs=False))["values"]
+        return row.values
+    return (await _load_state(graph, row, place, subgraphs=False))["values"]
 
 
 @asynccontextmanager
-async def _counted(served: Services, caller: Caller, row: Row, *values: Any) -> AsyncIterator[None]:
+async def _count_written(
+    served: Services, caller: Caller, row: Thread, *values: Any
+) -> AsyncIterator[None]:
     """Count what is written to a thread as the whole state that it makes, or raise."""
-    thread_id, size = row["thread_id"], stored_size(*values)
+    thread_id, size = row.thread_id, stored_size(*values)
 
-    def count(tx: Tx) -> None:
-        served.check_bytes(tx, caller, row["owner"], size)
+    def count_in_tx(tx: Tx) -> None:
+        served.check_bytes(tx, caller, row.owner, size)
         threads.add_bytes(tx, thread_id, size)
 
-    await served.database.write(count)
+    await served.database.write(count_in_tx)
     try:
         yield
     except BaseException:
@@ -222,10 +236,10 @@ async def _check_free(served: Services, thread_id: str) -> None:
         )
 
 
-def _said(place: Place | None) -> dict[str, Any] | None:
+def _place_fields(place: Place | None) -> dict[str, Any] | None:
     return None if place is None else place.model_dump(exclude_none=True)
 
 
-def _unknown(row: Row, place: Place) -> NotFoundError:
-    what = f"checkpoint {place.checkpoint_id!r} of the thread {row['thread_id']!r}"
+def _checkpoint_not_found(row: Thread, place: Place) -> NotFoundError:
+    what = f"checkpoint {place.checkpoint_id!r} of the thread {row.thread_id!r}"
     return NotFoundError(f"{what} not found. The thread's history lists those that it has")

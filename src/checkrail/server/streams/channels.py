@@ -37,33 +37,33 @@ class Subscription:
     since: int | None = None
 
     @classmethod
-    def of(cls, body: Any) -> Subscription:
-        """Read what a client sent; what does not fit is an `invalid_argument`."""
+    def parse(cls, body: Any) -> Subscription:
+        """Parse what a client sent; what does not fit is an `invalid_argument`."""
         if not isinstance(body, Mapping):
             raise ProtocolError("invalid_argument", "a subscription is an object with `channels`")
         return cls(
-            channels=_channels(body.get("channels")),
-            namespaces=_namespaces(body.get("namespaces")),
-            depth=_count("depth", body.get("depth")),
-            since=_count("since", body.get("since")),
+            channels=_parse_channels(body.get("channels")),
+            namespaces=_parse_namespaces(body.get("namespaces")),
+            depth=_parse_count("depth", body.get("depth")),
+            since=_parse_count("since", body.get("since")),
         )
 
     @property
-    def watches(self) -> bool:
+    def is_watcher(self) -> bool:
         """Whether this is a client's watcher, which learns from it how runs end."""
-        return self.since is None and "input" in self.channels and not self._shows
+        return self.since is None and "input" in self.channels and not self._has_content
 
     @property
     def comes_late(self) -> bool:
         """Whether a page shows by it what a run did, which it may open when the run is over."""
-        return self.since is None and "input" in self.channels and self._shows
+        return self.since is None and "input" in self.channels and self._has_content
 
     @property
-    def _shows(self) -> bool:
+    def _has_content(self) -> bool:
         return not self.channels <= _WATCHED
 
     def wants(self, envelope: Mapping[str, Any]) -> bool:
-        """Whether an envelope is to be sent."""
+        """Return whether an envelope is to be sent."""
         if self.since is not None and envelope["seq"] <= self.since:
             return False
         channel = channel_of(envelope)
@@ -78,7 +78,7 @@ class Subscription:
         if not self.namespaces:
             return True
         return any(
-            _under(namespace, prefix)
+            _is_under(namespace, prefix)
             and (self.depth is None or len(namespace) - len(prefix) <= self.depth)
             for prefix in self.namespaces
         )
@@ -95,15 +95,15 @@ def channel_of(envelope: Mapping[str, Any]) -> str:
     return method
 
 
-def _under(namespace: Sequence[str], prefix: Sequence[str]) -> bool:
-    """A segment without a task also stands for every task of that name."""
+def _is_under(namespace: Sequence[str], prefix: Sequence[str]) -> bool:
+    """Return whether a namespace is below a prefix; a segment may stand for all its tasks."""
     return len(prefix) <= len(namespace) and all(
         given == wanted or (":" not in wanted and given.partition(":")[0] == wanted)
         for given, wanted in zip(namespace, prefix, strict=False)
     )
 
 
-def _channels(given: Any) -> frozenset[str]:
+def _parse_channels(given: Any) -> frozenset[str]:
     if not isinstance(given, list) or not given:
         message = f"`channels` is a list of at least one of {', '.join(CHANNELS)}, custom:NAME"
         raise ProtocolError("invalid_argument", message)
@@ -118,7 +118,7 @@ def _is_channel(name: str) -> bool:
     return name in CHANNELS or (name.startswith("custom:") and name != "custom:")
 
 
-def _namespaces(given: Any) -> tuple[tuple[str, ...], ...]:
+def _parse_namespaces(given: Any) -> tuple[tuple[str, ...], ...]:
     if given is None:
         return ()
     if not isinstance(given, list) or not all(map(_is_namespace, given)):
@@ -134,7 +134,7 @@ def _is_namespace(given: Any) -> bool:
     return isinstance(given, list) and all(isinstance(segment, str) for segment in given)
 
 
-def _count(name: str, given: Any) -> int | None:
+def _parse_count(name: str, given: Any) -> int | None:
     if given is None:
         return None
     if type(given) is not int or given < 0:

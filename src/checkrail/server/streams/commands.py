@@ -37,7 +37,7 @@ class Command:
 
 
 def parse_command(body: Any) -> Command:
-    """Read a command; the error of one that does not fit carries its id, if that could be read."""
+    """Parse a command; the error of one that does not fit carries its id, if that could be read."""
     if not isinstance(body, Mapping):
         message = "a command is an object with `id`, `method` and `params`"
         raise ProtocolError("invalid_argument", message, unreadable=True)
@@ -52,10 +52,10 @@ def parse_command(body: Any) -> Command:
     if method not in METHODS:
         message = f"there is no command {method!r}; there are {', '.join(METHODS)}"
         raise ProtocolError("unknown_command", message, id=number)
-    return Command(number, method, _params(number, method, body.get("params")))
+    return Command(number, method, _parse_params(number, method, body.get("params")))
 
 
-def success(
+def success_reply(
     id: int, result: Mapping[str, Any], *, applied_through: int | None = None
 ) -> dict[str, Any]:
     """Answer a command. `applied_through` is the cursor that a client listens from.
@@ -69,24 +69,26 @@ def success(
     return answer
 
 
-def failure(id: int | None, code: ErrorCode, message: str) -> dict[str, Any]:
-    """Answer a command that was refused; without an id, the word of a stream that breaks off."""
+def error_reply(id: int | None, code: ErrorCode, message: str) -> dict[str, Any]:
+    """Return the answer to a command that was refused; without an id, of a whole stream."""
     return {"type": "error", "id": id, "error": code, "message": message}
 
 
-def _params(number: int, method: str, given: Any) -> BaseModel | Subscription:
+def _parse_params(number: int, method: str, given: Any) -> BaseModel | Subscription:
     kind = _PARAMS.get(method)
     try:
         if kind is None:
-            return Subscription.of(given)
+            return Subscription.parse(given)
         return kind.model_validate({} if given is None else given)
     except ProtocolError as error:
         raise ProtocolError(error.code, error.message, id=number) from None
     except ValidationError as error:
-        raise ProtocolError("invalid_argument", _problems(method, error), id=number) from None
+        raise ProtocolError(
+            "invalid_argument", _describe_problems(method, error), id=number
+        ) from None
 
 
-def _problems(method: str, error: ValidationError) -> str:
+def _describe_problems(method: str, error: ValidationError) -> str:
     """Return where and what is wrong, and not what was sent: it may be private."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     told = (f"{'.'.join(map(str, one['loc'])) or 'params'}: {one['msg']}" for one in found)

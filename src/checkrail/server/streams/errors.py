@@ -33,7 +33,7 @@ STATUSES: dict[ErrorCode, int] = {
 
 
 class ProtocolError(Exception):
-    """A command or subscription that cannot be served; `unreadable`: it is none at all."""
+    """A command or subscription that cannot be served, or is `unreadable`."""
 
     def __init__(
         self, code: ErrorCode, message: str, *, id: int | None = None, unreadable: bool = False

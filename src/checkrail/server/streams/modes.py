@@ -40,7 +40,7 @@ _NATIVE = {
 
 
 class StreamModeError(ValueError):
-    """A stream was asked for something that there is not."""
+    """A stream was requested in a mode that does not exist."""
 
     def __init__(self, unknown: Sequence[str], known: Sequence[str]) -> None:
         self.unknown = tuple(unknown)
@@ -52,33 +52,33 @@ class StreamModeError(ValueError):
         return f"there is no stream mode {asked}; choose from {', '.join(self.known)}"
 
 
-def stream_modes(asked: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Check the modes that a run's stream was asked for; `values` unless said."""
-    return _checked(asked, STREAM_MODES, default="values")
+def parse_stream_modes(asked: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Check the modes that were requested for a run's stream; `values` by default."""
+    return _check_modes(asked, STREAM_MODES, default="values")
 
 
-def thread_modes(asked: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Check the modes that a thread's stream was asked for; `run_modes` unless said."""
-    return _checked(asked, THREAD_MODES, default="run_modes")
+def parse_thread_modes(asked: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Check the modes that were requested for a thread's stream; `run_modes` by default."""
+    return _check_modes(asked, THREAD_MODES, default="run_modes")
 
 
 def graph_modes(modes: Iterable[str] | None) -> list[str]:
-    """Name the modes of `graph.astream` that serve these; `lifecycle` needs subgraphs as well."""
-    wanted = (_NATIVE.get(mode, mode) for mode in stream_modes(modes))
+    """Return the modes of `graph.astream` that serve these; `lifecycle` needs subgraphs as well."""
+    wanted = (_NATIVE.get(mode, mode) for mode in parse_stream_modes(modes))
     return [*dict.fromkeys(mode for mode in wanted if mode != "events")]
 
 
 def wants_events(modes: Iterable[str] | None) -> bool:
     """Whether the run has to go through `graph.astream_events`."""
-    return "events" in stream_modes(modes)
+    return "events" in parse_stream_modes(modes)
 
 
 def wants_subgraphs(modes: Iterable[str] | None, *, subgraphs: bool) -> bool:
     """Whether the graph has to be run with its subgraphs' events."""
-    return subgraphs or "lifecycle" in stream_modes(modes)
+    return subgraphs or "lifecycle" in parse_stream_modes(modes)
 
 
-def _checked(
+def _check_modes(
     asked: str | Iterable[str] | None, known: Sequence[str], *, default: str
 ) -> tuple[str, ...]:
     given = (asked,) if isinstance(asked, str) else tuple(asked or (default,))

@@ -10,12 +10,12 @@ Name = Annotated[str, Field(min_length=1)]
 Namespace = tuple[str, ...]
 
 
-class _Params(BaseModel):
+class _Params(BaseModel, defer_build=True):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class RunStart(_Params):
-    """Start a run, and the thread with it if there is none."""
+    """Start a run, and create the thread if it does not exist."""
 
     model_config = ConfigDict(frozen=True, extra="allow")  # options of a run are passed on
 
@@ -27,7 +27,7 @@ class RunStart(_Params):
     langsmith_tracer: dict[str, Any] | None = None
 
     @property
-    def options(self) -> dict[str, Any]:
+    def extra_options(self) -> dict[str, Any]:
         """What else was sent, such as `multitask_strategy` or `interrupt_before`."""
         return dict(self.model_extra or {})
 
@@ -60,13 +60,13 @@ class InputRespond(_Params):
     metadata: dict[str, Any] | None = None
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_one_way(self) -> Self:
         if (self.interrupt_id is None) != bool(self.responses):
             raise ValueError("give `interrupt_id` with `response`, or `responses`")
         return self
 
     @property
-    def answers(self) -> tuple[Response, ...]:
+    def all_answers(self) -> tuple[Response, ...]:
         """Every answer, however it was sent."""
         if self.interrupt_id is None:
             return self.responses
@@ -76,7 +76,7 @@ class InputRespond(_Params):
         return (one,)
 
     @property
-    def command(self) -> dict[str, Any]:
+    def to_command(self) -> dict[str, Any]:
         """The same as the `command` of a run."""
         goto = self.goto
         steps = [*goto] if isinstance(goto, list) else [] if goto is None else [goto]
@@ -84,7 +84,7 @@ class InputRespond(_Params):
             "update": self.update,
             "goto": [step if isinstance(step, str) else step.model_dump() for step in steps],
         }
-        resume = {answer.interrupt_id: answer.response for answer in self.answers}
+        resume = {answer.interrupt_id: answer.response for answer in self.all_answers}
         return {"resume": resume, **{key: value for key, value in known.items() if value}}
 
 

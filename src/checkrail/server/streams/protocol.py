@@ -8,16 +8,53 @@ number in its thread times `SLOTS`, plus its place among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from checkrail.server.streams import tools
-from checkrail.server.streams.interrupts import Interrupts
 from checkrail.server.streams.messages import Messages
-from checkrail.server.streams.subgraphs import Subgraphs, ending
+from checkrail.server.streams.subgraphs import Subgraphs, lifecycle_end
 from checkrail.store.events import RunEvent
 
 Namespace = tuple[str, ...]
+KEY = "__interrupt__"
+
+
+class Interrupts:
+    """The interrupts of one run. Each comes from its subgraph first, and then from all above it.
+
+    They are asked once, when the run has ended as interrupted: an answer that comes sooner would
+    find the thread busy, and a client stops listening to a run that asks.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[Namespace, Any]] = {}
+
+    def feed(self, ns: Namespace, data: Any) -> Any:
+        """Take the interrupts out of values or updates, and return the rest."""
+        if not isinstance(data, Mapping) or KEY not in data:
+            return data
+        self.add(ns, data[KEY])
+        return {key: value for key, value in data.items() if key != KEY}
+
+    def add(self, ns: Namespace, interrupts: Iterable[Mapping[str, Any]] | None) -> None:
+        """Remember interrupts of a namespace."""
+        for one in interrupts or ():
+            self._seen.setdefault(str(one.get("id")), (ns, one.get("value")))
+
+    def open_requests(
+        self, ended_with: Iterable[Mapping[str, Any]] | None
+    ) -> list[tuple[Namespace, Any]]:
+        """Return the requests for input of a run that paused; its end knows best which are open."""
+        self.add((), ended_with)
+        open_ones = [str(one.get("id")) for one in ended_with or ()] or [*self._seen]
+        return [self._render_request(name) for name in dict.fromkeys(open_ones)]
+
+    def _render_request(self, name: str) -> tuple[Namespace, Any]:
+        ns, value = self._seen[name]
+        return ns, {"interrupt_id": name, "payload": value, "value": value}
+
+
 Part = tuple[str, Namespace, Any]
 Envelope = dict[str, Any]
 
@@ -56,26 +93,28 @@ class ProtocolView:
         self._interrupts = Interrupts()
 
     def feed(self, event: RunEvent, *, timestamp: int | None = None) -> list[Envelope]:
-        """Take in one stored event; `timestamp` is when it was told, in ms, if that is known."""
-        parts = self._parts(event)
+        """Take in one stored event; `timestamp` is when it was emitted, in ms, if that is known."""
+        parts = self._parts_of(event)
         at = self.timestamp if timestamp is None else timestamp
-        return [self._envelope(event.seq, place, part, at) for place, part in enumerate(parts)]
+        return [
+            self._build_envelope(event.seq, place, part, at) for place, part in enumerate(parts)
+        ]
 
     def tree(self) -> dict[str, Any]:
-        """Show the run and its subgraphs as far as they have been read."""
+        """Return the run and its subgraphs as far as they have been read."""
         return self._lives.tree(self._graph_name or "", self.status)
 
-    def _parts(self, event: RunEvent) -> list[Part]:
+    def _parts_of(self, event: RunEvent) -> list[Part]:
         """Subgraphs start before what they tell, and end after it."""
         if event.event == "end":
-            return self._end(event.data)
+            return self._on_end(event.data)
         lives = [("lifecycle", ns, data) for ns, data in self._lives.feed(event)]
         handler = self._HANDLERS.get(event.event)
         told = [] if handler is None else handler(self, event.ns, event.data)
         starts = [part for part in lives if part[2]["event"] == "started"]
         return [*starts, *told, *(part for part in lives if part[2]["event"] != "started")]
 
-    def _envelope(self, seq: int, place: int, part: Part, timestamp: int) -> Envelope:
+    def _build_envelope(self, seq: int, place: int, part: Part, timestamp: int) -> Envelope:
         method, ns, data = part
         return {
             "type": "event",
@@ -85,19 +124,19 @@ class ProtocolView:
             "params": {"namespace": [*ns], "timestamp": timestamp, "data": data},
         }
 
-    def _metadata(self, ns: Namespace, data: Any) -> list[Part]:  # noqa: ARG002
+    def _on_metadata(self, ns: Namespace, data: Any) -> list[Part]:  # noqa: ARG002
         """Start, or start again: what was being said when an attempt was lost stays unsaid."""
         again = self._attempted
         self._attempted = True
         if again:
-            return [*self._closed("failed", _LOST), self._root("running")]
-        return [self._root("started"), self._root("running")]
+            return [*self._close_open("failed", _LOST), self._root_lifecycle("running")]
+        return [self._root_lifecycle("started"), self._root_lifecycle("running")]
 
-    def _values(self, ns: Namespace, data: Any) -> list[Part]:
-        return [*self._said(ns), ("values", ns, self._interrupts.feed(ns, data))]
+    def _on_values(self, ns: Namespace, data: Any) -> list[Part]:
+        return [*self._close_messages(ns), ("values", ns, self._interrupts.feed(ns, data))]
 
-    def _updates(self, ns: Namespace, data: Any) -> list[Part]:
-        """Tell each node's update by itself; what only asked has updated nothing."""
+    def _on_updates(self, ns: Namespace, data: Any) -> list[Part]:
+        """Return each node's update by itself; an update that holds only interrupts is none."""
         rest = self._interrupts.feed(ns, data)
         if not isinstance(rest, Mapping):
             return [("updates", ns, {"values": rest})]
@@ -106,53 +145,57 @@ class ProtocolView:
             for node, values in rest.items()
         ]
 
-    def _told_messages(self, ns: Namespace, data: Any) -> list[Part]:
+    def _on_messages(self, ns: Namespace, data: Any) -> list[Part]:
         return [("messages", at, told) for at, told in self._messages.feed(ns, data)]
 
-    def _tools(self, ns: Namespace, data: Any) -> list[Part]:
-        return [("tools", ns, tools.newer(data))]
+    def _on_tools(self, ns: Namespace, data: Any) -> list[Part]:
+        return [("tools", ns, tools.to_protocol_form(data))]
 
-    def _tasks(self, ns: Namespace, data: Any) -> list[Part]:
-        self._interrupts.note(ns, data.get("interrupts"))
+    def _on_tasks(self, ns: Namespace, data: Any) -> list[Part]:
+        self._interrupts.add(ns, data.get("interrupts"))
         return [("tasks", ns, data)]
 
-    def _checkpoints(self, ns: Namespace, data: Any) -> list[Part]:
-        name = _checkpoint_id(data, "config", "checkpoint")
+    def _on_checkpoints(self, ns: Namespace, data: Any) -> list[Part]:
+        name = _find_checkpoint_id(data, "config", "checkpoint")
         if name is None:
             return []
         if not ns:
             self._checkpoint = name
         metadata = data.get("metadata") or {}
         told = {"id": name, "step": metadata.get("step"), "source": metadata.get("source")}
-        parent = _checkpoint_id(data, "parent_config", "parent_checkpoint")
+        parent = _find_checkpoint_id(data, "parent_config", "parent_checkpoint")
         return [("checkpoints", ns, told if parent is None else {**told, "parent_id": parent})]
 
-    def _custom(self, ns: Namespace, data: Any) -> list[Part]:
+    def _on_custom(self, ns: Namespace, data: Any) -> list[Part]:
         """A payload with a name can be subscribed to by it."""
         name = data.get("name") if isinstance(data, Mapping) else None
         if not isinstance(name, str):
             return [("custom", ns, {"payload": data})]
         return [("custom", ns, {"name": name, "payload": data.get("payload", data)})]
 
-    def _failed(self, ns: Namespace, data: Any) -> list[Part]:  # noqa: ARG002
+    def _on_error(self, ns: Namespace, data: Any) -> list[Part]:  # noqa: ARG002
         self._error = str(data.get("message") or data.get("error"))
         return []
 
-    def _end(self, data: Mapping[str, Any]) -> list[Part]:
-        """Close what is open, ask what was to be asked, and say last how the run ended."""
-        status, error = ending({"error": self._error, **_known(data)})
-        asked = self._interrupts.asked(data.get("interrupts")) if status == "interrupted" else []
+    def _on_end(self, data: Mapping[str, Any]) -> list[Part]:
+        """Close what is open, request input where a run waits, and return how it ended."""
+        status, error = lifecycle_end({"error": self._error, **_without_none(data)})
+        asked = (
+            self._interrupts.open_requests(data.get("interrupts"))
+            if status == "interrupted"
+            else []
+        )
         return [
-            *self._closed(status, error),
+            *self._close_open(status, error),
             *(("input.requested", ns, told) for ns, told in asked),
-            self._root(status, error),
+            self._root_lifecycle(status, error),
         ]
 
-    def _closed(self, status: str, error: str | None) -> list[Part]:
+    def _close_open(self, status: str, error: str | None) -> list[Part]:
         said = [("messages", ns, told) for ns, told in self._messages.close(error=error)]
         return [*said, *(("lifecycle", ns, told) for ns, told in self._lives.close(status, error))]
 
-    def _root(self, status: str, error: str | None = None) -> Part:
+    def _root_lifecycle(self, status: str, error: str | None = None) -> Part:
         self.status = status
         over = status not in ("started", "running")
         known = {
@@ -160,31 +203,31 @@ class ProtocolView:
             "error": error,
             "checkpoint": {"id": self._checkpoint} if over and self._checkpoint else None,
         }
-        return "lifecycle", (), {"event": status, **_known(known)}
+        return "lifecycle", (), {"event": status, **_without_none(known)}
 
-    def _said(self, ns: Namespace) -> list[Part]:
-        """A step of this graph is over, and so is what its models said in it."""
+    def _close_messages(self, ns: Namespace) -> list[Part]:
+        """Close the messages of a graph, one of whose steps is over."""
         return [("messages", at, told) for at, told in self._messages.close(ns)]
 
     _HANDLERS: ClassVar[Mapping[str, Callable[[ProtocolView, Namespace, Any], list[Part]]]] = {
-        "metadata": _metadata,
-        "values": _values,
-        "updates": _updates,
-        "messages": _told_messages,
-        "tools": _tools,
-        "tasks": _tasks,
-        "checkpoints": _checkpoints,
-        "custom": _custom,
-        "error": _failed,
+        "metadata": _on_metadata,
+        "values": _on_values,
+        "updates": _on_updates,
+        "messages": _on_messages,
+        "tools": _on_tools,
+        "tasks": _on_tasks,
+        "checkpoints": _on_checkpoints,
+        "custom": _on_custom,
+        "error": _on_error,
     }
 
 
-def _checkpoint_id(data: Mapping[str, Any], config: str, checkpoint: str) -> str | None:
+def _find_checkpoint_id(data: Mapping[str, Any], config: str, checkpoint: str) -> str | None:
     """Find the id where LangGraph puts it, or where its API does."""
     configurable = (data.get(config) or {}).get("configurable") or {}
     found = (data.get(checkpoint) or configurable).get("checkpoint_id")
     return found if isinstance(found, str) else None
 
 
-def _known(data: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value is not None}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from checkrail.server.streams.modes import stream_modes
+from checkrail.server.streams.modes import parse_stream_modes
 from checkrail.server.streams.partials import Partials
 from checkrail.server.streams.subgraphs import Subgraphs
 from checkrail.server.streams.tools import ToolNames
@@ -39,7 +39,7 @@ class SseEvent(NamedTuple):
     data: Any
 
 
-def frame(id: str | None, name: str, data: Any) -> bytes:
+def encode_frame(id: str | None, name: str, data: Any) -> bytes:
     """Encode one server-sent event."""
     body = data if isinstance(data, bytes) else orjson.dumps(data)
     number = b"" if id is None else b"id: " + id.encode() + b"\n"
@@ -76,7 +76,7 @@ class SseView:
         after: int = 0,
         metadata: bool = True,
     ) -> None:
-        self.modes = frozenset(stream_modes(modes))
+        self.modes = frozenset(parse_stream_modes(modes))
         self.always = _ALWAYS if metadata else _ALWAYS - {"metadata"}
         self.subgraphs = subgraphs
         self.after = after
@@ -86,8 +86,8 @@ class SseView:
         self._lives = Subgraphs()
 
     def feed(self, event: RunEvent) -> list[SseEvent]:
-        """Take in one stored event, and give what a client gets for it."""
-        found = [*self._told(event)]
+        """Take in one stored event, and yield what a client gets for it."""
+        found = [*self._events_for(event)]
         if not found or event.seq <= self.after:
             return []
         last = len(found) - 1
@@ -97,34 +97,34 @@ class SseView:
             for at, (name, data) in enumerate(found)
         ]
 
-    def _told(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
+    def _events_for(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
         if "lifecycle" in self.modes:
-            yield from self._lifecycle(event)
+            yield from self._lifecycle_events(event)
         if event.event in self.always:
             yield event.event, event.raw
         elif self.subgraphs or not event.ns:
-            yield from self._streamed(event)
+            yield from self._mode_events(event)
 
-    def _lifecycle(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
+    def _lifecycle_events(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
         for ns, data in self._lives.feed(event):
             yield "lifecycle", {**data, "namespace": list(ns)}
 
-    def _streamed(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
+    def _mode_events(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
         if event.event == "messages":
-            yield from self._messages(event)
+            yield from self._message_events(event)
         elif event.event == "tools" and "tools" in self.modes:
-            yield _named("tools", event.ns), self._tools.older(event.data)
+            yield _event_name("tools", event.ns), self._tools.to_older_form(event.data)
         elif event.event in self.modes and event.event != "lifecycle":
-            yield _named(event.event, event.ns), event.raw
+            yield _event_name(event.event, event.ns), event.raw
 
-    def _messages(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
+    def _message_events(self, event: RunEvent) -> Iterator[tuple[str, Any]]:
         if "messages-tuple" in self.modes:
-            yield _named("messages", event.ns), event.raw
+            yield _event_name("messages", event.ns), event.raw
         elif "messages" in self.modes:
             message, metadata = event.data
             for name, data in self._partials.feed(message, metadata):
-                yield _named(name, event.ns), data
+                yield _event_name(name, event.ns), data
 
 
-def _named(mode: str, ns: Sequence[str]) -> str:
+def _event_name(mode: str, ns: Sequence[str]) -> str:
     return "|".join((mode, *ns))

@@ -21,7 +21,7 @@ _OVER = frozenset({"completed", "failed", "interrupted"})
 
 
 @dataclass(slots=True)
-class _Life:
+class _SubgraphLife:
     name: str
     task: str | None
     status: str
@@ -31,29 +31,29 @@ class Subgraphs:
     """Which subgraphs of one run are alive."""
 
     def __init__(self) -> None:
-        self._lives: dict[Namespace, _Life] = {}
+        self._lives: dict[Namespace, _SubgraphLife] = {}
         self._calls: dict[str, str] = {}
 
     def feed(self, event: RunEvent) -> list[Told]:
-        """Take in a stored event, and say which subgraphs it started or ended."""
+        """Take in a stored event, and yield which subgraphs it started or ended."""
         if event.event == "lifecycle":
-            return [*self._reported(event.ns, event.data)]
+            return [*self._on_lifecycle(event.ns, event.data)]
         if event.event == "end":
-            return self.close(*ending(event.data))
+            return self.close(*lifecycle_end(event.data))
         if event.event in _SILENT:
             return []
-        found = [*self._started(event)]
+        found = [*self._start_missing(event)]
         if event.event == "tasks":
-            found += self._task(event.ns, event.data)
+            found += self._on_task(event.ns, event.data)
         return found
 
     def close(self, status: str, error: str | None = None) -> list[Told]:
         """End everything that is still alive, the innermost first."""
         alive = [ns for ns, life in self._lives.items() if life.status not in _OVER]
-        return [self._ended(ns, status, error) for ns in sorted(alive, key=len, reverse=True)]
+        return [self._end_one(ns, status, error) for ns in sorted(alive, key=len, reverse=True)]
 
     def tree(self, name: str, status: str) -> dict[str, Any]:
-        """Show the run and its subgraphs as the protocol's tree of agents."""
+        """Return the run and its subgraphs as the protocol's tree of agents."""
         root: dict[str, Any] = {"namespace": [], "status": status, "graph_name": name}
         nodes: dict[Namespace, dict[str, Any]] = {(): root}
         for ns, life in sorted(self._lives.items(), key=lambda item: len(item[0])):
@@ -62,17 +62,17 @@ class Subgraphs:
             nodes[ns[:-1]].setdefault("children", []).append(node)
         return root
 
-    def _started(self, event: RunEvent) -> Iterator[Told]:
+    def _start_missing(self, event: RunEvent) -> Iterator[Told]:
         for depth in range(1, len(event.ns) + 1):
             ns = event.ns[:depth]
             known = self._lives.get(ns)
             if known is None or (known.status in _OVER and _is_start(event)):
-                yield self._start(ns, event)
+                yield self._start_one(ns, event)
 
-    def _start(self, ns: Namespace, event: RunEvent) -> Told:
+    def _start_one(self, ns: Namespace, event: RunEvent) -> Told:
         node, _, task = ns[-1].partition(":")
-        agent = _agent(event) if ns == event.ns else None
-        life = self._lives[ns] = _Life(agent or node, task or None, "started")
+        agent = _agent_name(event) if ns == event.ns else None
+        life = self._lives[ns] = _SubgraphLife(agent or node, task or None, "started")
         data: dict[str, Any] = {"event": "started", "graph_name": life.name}
         if task:
             data["trigger_call_id"] = task
@@ -80,17 +80,17 @@ class Subgraphs:
             data["cause"] = {"type": "toolCall", "tool_call_id": self._calls[task]}
         return ns, data
 
-    def _task(self, ns: Namespace, data: Mapping[str, Any]) -> list[Told]:
+    def _on_task(self, ns: Namespace, data: Mapping[str, Any]) -> list[Told]:
         task = str(data.get("id"))
         if "result" in data:
-            return self._task_over(ns, task, data)
-        call = _tool_call(data.get("input"))
+            return self._on_task_end(ns, task, data)
+        call = _find_tool_call(data.get("input"))
         if call is not None:
             self._calls[task] = call
         return []
 
-    def _task_over(self, parent: Namespace, task: str, data: Mapping[str, Any]) -> list[Told]:
-        status, error = _result(data)
+    def _on_task_end(self, parent: Namespace, task: str, data: Mapping[str, Any]) -> list[Told]:
+        status, error = _task_end(data)
         depth = len(parent)
         alive = [
             ns
@@ -101,15 +101,15 @@ class Subgraphs:
             and ns[depth].partition(":")[2] == task
         ]
         alive.sort(key=len, reverse=True)
-        return [self._ended(ns, status, error) for ns in alive]
+        return [self._end_one(ns, status, error) for ns in alive]
 
-    def _ended(self, ns: Namespace, status: str, error: str | None) -> Told:
+    def _end_one(self, ns: Namespace, status: str, error: str | None) -> Told:
         self._lives[ns].status = status
         data = {"event": status, "graph_name": self._lives[ns].name}
         return ns, data if error is None else {**data, "error": error}
 
-    def _reported(self, ns: Namespace, data: Mapping[str, Any]) -> Iterator[Told]:
-        """Take an executor's word for it, once."""
+    def _on_lifecycle(self, ns: Namespace, data: Mapping[str, Any]) -> Iterator[Told]:
+        """Take an executor's lifecycle event, once."""
         place = tuple(data.get("namespace") or ns)
         status = str(data.get("event"))
         known = self._lives.get(place)
@@ -117,12 +117,12 @@ class Subgraphs:
             return
         node, _, task = place[-1].partition(":")
         name = str(data.get("graph_name") or (node if known is None else known.name))
-        self._lives[place] = _Life(name, task or None, status)
+        self._lives[place] = _SubgraphLife(name, task or None, status)
         yield place, {**{k: v for k, v in data.items() if k != "namespace"}, "graph_name": name}
 
 
-def ending(data: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return how a run ended in the words of a lifecycle: every bad end is `failed`.
+def lifecycle_end(data: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return how a run ended as a lifecycle's status: every bad end is `failed`.
 
     A run that was stopped is `interrupted` in its public status like one that waits for a person,
     but nobody can go on with it, and a client would wait for ever.
@@ -138,7 +138,7 @@ def ending(data: Mapping[str, Any]) -> tuple[str, str | None]:
 _WHY = {"timeout": "the run timed out", "interrupted": "the run was cancelled"}
 
 
-def _result(data: Mapping[str, Any]) -> tuple[str, str | None]:
+def _task_end(data: Mapping[str, Any]) -> tuple[str, str | None]:
     if data.get("interrupts"):
         return "interrupted", None
     error = data.get("error")
@@ -149,7 +149,7 @@ def _is_start(event: RunEvent) -> bool:
     return event.event == "tasks" and "result" not in event.data
 
 
-def _agent(event: RunEvent) -> str | None:
+def _agent_name(event: RunEvent) -> str | None:
     """Read the name that `create_agent` gives to whatever happens inside an agent."""
     data = event.data
     if event.event == "messages":
@@ -160,7 +160,7 @@ def _agent(event: RunEvent) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _tool_call(payload: Any) -> str | None:
+def _find_tool_call(payload: Any) -> str | None:
     """Find the tool call that a task carries out: alone with its context, or first in a list."""
     if isinstance(payload, Mapping):
         call = payload.get("tool_call")

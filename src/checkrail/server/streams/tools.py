@@ -17,13 +17,13 @@ _OLDER_KEYS = {"delta": "data", "message": "error"}
 
 
 class ToolNames:
-    """Remember which tool a call is of: only the first event of a call says it."""
+    """Remembers which tool a call is of: only the first event of a call names it."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
-    def older(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Spell an event as the older surface does; one that it does not know stays as it is."""
+    def to_older_form(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an event as the older API spells it; one that it does not know stays as it is."""
         kind, key = _OLDER.get(str(data.get("event")), ("", ""))
         if not kind:
             return dict(data)
@@ -35,8 +35,8 @@ class ToolNames:
         return {**told, _OLDER_KEYS.get(key, key): data.get(key)}
 
 
-def newer(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Spell an event as the protocol does: what a tool says on the way is text."""
+def to_protocol_form(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event as the protocol spells it: what a tool emits on the way is text."""
     delta = data.get("delta")
     if delta is None or isinstance(delta, str):
         return dict(data)

@@ -96,6 +96,7 @@ class _Server:
         self.ready = threading.Event()
         self.over = asyncio.Event()
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.writers: set[asyncio.StreamWriter] = set()
 
     async def run(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -105,17 +106,23 @@ class _Server:
         self.endpoint.idle.set()
         self.ready.set()
         await self.over.wait()
-        listening.close()
-        for _ in range(10):  # whoever has just been accepted is answered by a task a moment later
+        for _ in range(10):  # whoever has just connected is accepted and answered by a task first
             await asyncio.sleep(0)
+        listening.close()
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+        for writer in self.writers:  # what its client has not read by now, it never will
+            writer.transport.abort()
+        for writer in self.writers:
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self.tasks.add(task)
+        self.writers.add(writer)
         self.endpoint.connections += 1
         self.endpoint.idle.clear()
         with suppress(ConnectionError, asyncio.CancelledError):
@@ -124,6 +131,7 @@ class _Server:
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
+        self.writers.discard(writer)
         self.tasks.discard(task)
         if not self.tasks:
             self.endpoint.idle.set()

@@ -184,6 +184,32 @@ nested = (
 )
 
 
+class Order(TypedDict, total=False):
+    pieces: int
+    price: int
+    total: int
+
+
+class Bill(TypedDict, total=False):
+    total: int
+
+
+def set_price(state: Order) -> Order:
+    return {"price": 5}
+
+
+def add_up(state: Order) -> Order:
+    return {"total": state["pieces"] * state["price"]}
+
+
+bill = (
+    StateGraph(Order, output_schema=Bill)
+    .add_sequence([set_price, add_up])
+    .add_edge(START, "set_price")
+    .compile()
+)
+
+
 @dataclass
 class Setting:
     tone: str = "plain"

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from typing_extensions import TypedDict
 
 from checkrail import Hooks
+from checkrail.testing import ScriptedModel
 
 SECRET = "postgres://admin:hunter2@10.1.2.3/ledger"
 
@@ -80,3 +81,5 @@ async def custom(request):
 
 
 own = Starlette(routes=[Route("/own", custom, methods=["GET", "POST"])])
+
+talker = ScriptedModel(lambda _request: "done")

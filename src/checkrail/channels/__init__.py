@@ -1,0 +1,41 @@
+"""Channels: the ways in which people reach agents, and what somebody writes for another one."""
+
+from checkrail.channels.protocol import (
+    Address,
+    Answer,
+    Attachment,
+    Capabilities,
+    Channel,
+    ChannelError,
+    ChannelOptions,
+    IdReused,
+    Inbound,
+    Outbound,
+    Question,
+    Refused,
+    Reply,
+    RetryLater,
+    Sent,
+    Unknown,
+    WebRequest,
+)
+
+__all__ = [
+    "Address",
+    "Answer",
+    "Attachment",
+    "Capabilities",
+    "Channel",
+    "ChannelError",
+    "ChannelOptions",
+    "IdReused",
+    "Inbound",
+    "Outbound",
+    "Question",
+    "Refused",
+    "Reply",
+    "RetryLater",
+    "Sent",
+    "Unknown",
+    "WebRequest",
+]

@@ -1,0 +1,5 @@
+"""Telegram: a bot, by the Bot API."""
+
+from checkrail.channels.telegram.channel import TelegramChannel, TelegramOptions
+
+__all__ = ["TelegramChannel", "TelegramOptions"]

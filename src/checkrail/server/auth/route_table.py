@@ -1,0 +1,237 @@
+"""The one table of routes: what each asks of its caller.
+
+A route that is not in it does not exist for the guard, so that nothing is open by oversight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+from starlette.routing import Mount, WebSocketRoute
+
+from checkrail.server.auth.caller import Needs
+from checkrail.server.auth.rule_matcher import SOCKET, Rule, Rules
+
+_READING = frozenset({"read", "search", "get", "list_namespaces"})
+
+
+def _parse_rules(resource: str, *lines: str) -> tuple[Rule, ...]:
+    """Read lines of method, path and action; a viewer may do what only reads."""
+    return tuple(_build_rule(resource, *line.split()) for line in lines)
+
+
+def _build_rule(resource: str, method: str, path: str, action: str) -> Rule:
+    needs: Needs = "viewer" if action in _READING else "member"
+    return Rule(method, path, needs, resource, action)
+
+
+SERVER = (
+    Rule("GET", "/ok", "public"),
+    Rule("GET", "/info", "public"),
+    Rule("GET", "/docs", "public"),
+    Rule("GET", "/docs/page.css", "public"),
+    Rule("GET", "/docs/page.js", "public"),
+    Rule("GET", "/openapi.json", "public"),
+    Rule("GET", "/metrics", "viewer"),
+)
+
+ASSISTANTS = _parse_rules(
+    "assistants",
+    "POST   /assistants                                     create",
+    "POST   /assistants/search                              search",
+    "POST   /assistants/count                               search",
+    "GET    /assistants/{assistant_id}                      read",
+    "PATCH  /assistants/{assistant_id}                      update",
+    "DELETE /assistants/{assistant_id}                      delete",
+    "GET    /assistants/{assistant_id}/graph                read",
+    "GET    /assistants/{assistant_id}/schemas              read",
+    "GET    /assistants/{assistant_id}/subgraphs            read",
+    "GET    /assistants/{assistant_id}/subgraphs/{namespace} read",
+    "POST   /assistants/{assistant_id}/versions             read",
+    "POST   /assistants/{assistant_id}/latest               update",
+)
+
+AGENTS = _parse_rules(
+    "agents",
+    "POST   /agents                                         create",
+    "GET    /agents                                         search",
+    "GET    /agents/{name}                                  read",
+    "PATCH  /agents/{name}                                  update",
+    "PUT    /agents/{name}                                  update",
+    "DELETE /agents/{name}                                  delete",
+    "GET    /agents/{name}/versions                         read",
+    "POST   /agents/{name}/enable                           update",
+    "POST   /agents/{name}/disable                          update",
+)
+
+HOOKS = (
+    Rule("GET", "/hooks", "admin", "hooks", "search"),
+    Rule("GET", "/hooks/{name}", "admin", "hooks", "read"),
+    Rule("PUT", "/hooks/{name}", "admin", "hooks", "update"),
+    Rule("DELETE", "/hooks/{name}", "admin", "hooks", "delete"),
+)
+
+THREADS = _parse_rules(
+    "threads",
+    "POST   /threads                                        create",
+    "POST   /threads/search                                 search",
+    "POST   /threads/count                                  search",
+    "POST   /threads/prune                                  delete",
+    "GET    /threads/{thread_id}                            read",
+    "PATCH  /threads/{thread_id}                            update",
+    "DELETE /threads/{thread_id}                            delete",
+    "POST   /threads/{thread_id}/copy                       create",
+    "GET    /threads/{thread_id}/state                      read",
+    "POST   /threads/{thread_id}/state                      update",
+    "POST   /threads/{thread_id}/state/checkpoint           read",
+    "GET    /threads/{thread_id}/state/{checkpoint_id}      read",
+    "GET    /threads/{thread_id}/history                    read",
+    "POST   /threads/{thread_id}/history                    read",
+    "GET    /threads/{thread_id}/stream                     read",
+    "POST   /threads/{thread_id}/commands                   create_run",
+    "POST   /threads/{thread_id}/stream/events              read",
+    f"{SOCKET} /threads/{{thread_id}}/stream/events         read",
+)
+
+RUNS = _parse_rules(
+    "threads",
+    "GET    /threads/{thread_id}/runs                       search",
+    "POST   /threads/{thread_id}/runs                       create_run",
+    "POST   /threads/{thread_id}/runs/stream                create_run",
+    "POST   /threads/{thread_id}/runs/wait                  create_run",
+    "GET    /threads/{thread_id}/runs/{run_id}              read",
+    "DELETE /threads/{thread_id}/runs/{run_id}              delete",
+    "POST   /threads/{thread_id}/runs/{run_id}/cancel       update",
+    "GET    /threads/{thread_id}/runs/{run_id}/join         read",
+    "GET    /threads/{thread_id}/runs/{run_id}/stream       read",
+    "POST   /runs                                           create_run",
+    "POST   /runs/batch                                     create_run",
+    "POST   /runs/stream                                    create_run",
+    "POST   /runs/wait                                      create_run",
+    "POST   /runs/cancel                                    update",
+    "GET    /runs                                           search",
+    "GET    /runs/{run_id}                                  read",
+    "GET    /runs/{run_id}/hooks                            read",
+    "GET    /runs/{run_id}/events                           read",
+    "POST   /runs/{run_id}/cancel                           update",
+)
+
+EVENTS = _parse_rules("events", "GET /events read")
+
+SESSIONS = _parse_rules(
+    "sessions",
+    "GET    /sessions                                       search",
+    "GET    /sessions/{session_id}                          read",
+    "GET    /sessions/{session_id}/runs                     read",
+    "POST   /sessions/{session_id}/resume                   create_run",
+    "POST   /sessions/{session_id}/stop                     update",
+    "POST   /sessions/{session_id}/end                      update",
+)
+
+MESSAGES = _parse_rules(
+    "messages",
+    "POST   /messages                                       create_run",
+    "POST   /messages/stream                                create_run",
+    f"{SOCKET} /messages/ws                                 create_run",
+    "GET    /messages                                       search",
+    "GET    /messages/{message_id}                          read",
+)
+
+CHANNELS = (  # who calls is known by a signature, which each channel checks itself
+    Rule("GET", "/channels/{name}", "public"),
+    Rule("POST", "/channels/{name}", "public"),
+)
+
+APPROVALS = _parse_rules(
+    "approvals",
+    "GET    /approvals                                      search",
+    "GET    /approvals/{approval_id}                        read",
+    "POST   /approvals/{approval_id}/approve                update",
+    "POST   /approvals/{approval_id}/deny                   update",
+)
+
+CRONS = _parse_rules(
+    "crons",
+    "POST   /threads/{thread_id}/runs/crons                 create",
+    "POST   /runs/crons                                     create",
+    "POST   /runs/crons/search                              search",
+    "POST   /runs/crons/count                               search",
+    "GET    /runs/crons/{cron_id}                           read",
+    "PATCH  /runs/crons/{cron_id}                           update",
+    "DELETE /runs/crons/{cron_id}                           delete",
+)
+
+STORE = _parse_rules(
+    "store",
+    "PUT    /store/items                                    put",
+    "GET    /store/items                                    get",
+    "DELETE /store/items                                    delete",
+    "POST   /store/items/search                             search",
+    "POST   /store/namespaces                               list_namespaces",
+)
+
+RUNNER = (
+    Rule("GET", "/runners", "admin"),
+    Rule("POST", "/runner/register", "runner"),
+    Rule("GET", "/runner/runs", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/heartbeat", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/events", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/points", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/completed", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/left", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/failed", "runner"),
+    Rule("POST", "/runner/runs/{run_id}/stopped", "runner"),
+    Rule("POST", "/runner/deregister", "runner"),
+)
+
+GATEWAY = (
+    *_parse_rules(
+        "calls",
+        "GET    /gateway/calls                                  search",
+        "GET    /gateway/calls/{call_id}                        read",
+    ),
+    *(
+        Rule(method, "/gateway/{path:path}", "member")
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+    ),
+)
+
+TABLE = Rules(
+    (
+        *SERVER,
+        *ASSISTANTS,
+        *AGENTS,
+        *HOOKS,
+        *THREADS,
+        *RUNS,
+        *SESSIONS,
+        *MESSAGES,
+        *CHANNELS,
+        *EVENTS,
+        *APPROVALS,
+        *CRONS,
+        *STORE,
+        *RUNNER,
+        *GATEWAY,
+    )
+)
+
+
+def missing_routes(app: FastAPI, rules: Rules = TABLE) -> list[str]:
+    """Return the routes of an app that the table does not have."""
+    return [f"{method} {path}" for method, path in routes_of(app) if not rules.has(method, path)]
+
+
+def routes_of(app: FastAPI) -> Iterator[tuple[str, str]]:
+    """Yield the methods and paths of an app; a socket's method is `SOCKET`."""
+    for context in iter_route_contexts(app.routes):
+        path = context.path or ""
+        if isinstance(context.original_route, WebSocketRoute):
+            yield SOCKET, path
+        elif isinstance(context.original_route, Mount):
+            if path:  # at the root it is the user's own app, for which the guard has its own rule
+                yield "GET", f"{path}/{{path:path}}"
+        else:
+            yield from ((method, path) for method in sorted(context.methods or ()))

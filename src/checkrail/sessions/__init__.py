@@ -1,0 +1,1 @@
+"""Sessions: what people say on channels becomes runs, and what agents say becomes replies."""

@@ -1,0 +1,150 @@
+"""Sending replies: each part is a delivery, and those to one address go out in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from checkrail.actions.errors import OutboundRefused, OutboundUnreachable
+from checkrail.channels.protocol import (
+    Address,
+    Capabilities,
+    Channel,
+    ChannelError,
+    Outbound,
+    Refused,
+    RetryLater,
+)
+from checkrail.channels.text_parts import Measures, split_text
+from checkrail.engine.errors import error_type
+from checkrail.runs import jsons
+from checkrail.runs.finish.deliverer import DeliveryError, DeliveryRefused
+from checkrail.store.deliveries import Delivery
+from checkrail.store.messages import Message
+from checkrail.times import uuid7
+
+log = logging.getLogger("checkrail.sessions")
+
+REPLY = "reply"
+"""The kind of deliveries that are parts of a reply."""
+
+
+def plain_address(address: Address) -> dict[str, Any]:
+    """Return an address as it is stored."""
+    return {name: getattr(address, name) for name in Address.__slots__}
+
+
+def address_key(address: Address) -> str:
+    """Return what tells one address from all others."""
+    return jsons.dumps([*plain_address(address).values()]).decode()
+
+
+def conversation_key(address: Address, sender: str) -> str:
+    """Return what tells what one person says at an address from all else."""
+    return jsons.dumps([*plain_address(address).values(), sender]).decode()
+
+
+def build_parts(row: Message, text: str | None, measures: Measures, now: float) -> list[Delivery]:
+    """Return what is owed to the channel of a message for its reply."""
+    if row.address is None or not text:
+        return []
+    address = Address(**row.address)
+    return [
+        Delivery(
+            delivery_id=uuid7(),
+            run_id=row.run_id,
+            session_id=row.session_id,
+            address=address_key(address),
+            kind=REPLY,
+            payload=jsons.dumps({"address": row.address, "text": part}),
+            status="owed",
+            attempts=0,
+            due_at=now,
+            created_at=now,
+        )
+        for part in split_text(text, measures(address.channel))
+    ]
+
+
+_ANYTHING = Capabilities(max_text=1_000_000)
+
+
+class ChannelSet:
+    """The channels of a project, for whoever sends something on them."""
+
+    def __init__(self, channels: Mapping[str, Channel]) -> None:
+        self.by_name = channels
+        self._in_use = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+        self._closed = False
+
+    def capabilities(self, name: str) -> Capabilities:
+        """Return what a channel can do."""
+        channel = self.by_name.get(name)
+        return _ANYTHING if channel is None else channel.capabilities
+
+    @contextlib.asynccontextmanager
+    async def use(self, name: str) -> AsyncIterator[Channel]:
+        """Use a channel; what it raises is raised as what a delivery does then."""
+        if self._closed:
+            raise DeliveryError("the server stops, and another one sends this")
+        channel = self.by_name.get(name)
+        if channel is None:
+            raise DeliveryRefused(f"the project has no channel {name!r} any more")
+        self._in_use += 1
+        self._unused.clear()
+        try:
+            with _raise_as_delivery():
+                yield channel
+        finally:
+            self._in_use -= 1
+            if not self._in_use:
+                self._unused.set()
+
+    async def close(self, grace: float) -> None:
+        """Let nothing more be sent, finish what is under way, and close all channels."""
+        self._closed = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._unused.wait(), grace)
+        for name, channel in self.by_name.items():
+            try:
+                await channel.close()
+            except Exception:
+                log.exception("channel %s could not be closed", name)
+
+
+class ReplySender:
+    """Sends parts of replies on the project's channels."""
+
+    def __init__(self, channels: ChannelSet) -> None:
+        self._channels = channels
+
+    async def send(self, row: Delivery) -> None:
+        """Send one part, or raise whether it is worth trying again."""
+        told: Any = row.payload
+        address = Address(**told["address"])
+        async with self._channels.use(address.channel) as channel:
+            await channel.send(address, Outbound(told["text"]), delivery_id=row.delivery_id)
+
+
+@contextlib.contextmanager
+def _raise_as_delivery() -> Iterator[None]:
+    """Raise what a channel says of a message that was not sent as what a delivery does then."""
+    try:
+        yield
+    except Refused as error:
+        raise DeliveryRefused(str(error)) from None
+    except OutboundRefused:
+        raise
+    except ChannelError as error:
+        after = error.after if isinstance(error, RetryLater) else None
+        raise DeliveryError(str(error), after) from None
+    except OutboundUnreachable as error:
+        raise DeliveryError(str(error)) from None
+    except Exception as error:
+        log.exception("a channel failed to send")
+        raise DeliveryError(f"the channel failed with {error_type(error)}") from None
