@@ -1,6 +1,8 @@
 import gc
 import logging
 import os
+import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,28 @@ def _set_aside():
     """Have what lives now left out when garbage is collected, which would go through all of it."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def no_descriptor_left(set_aside):
+    """Fail a test after which more files, pipes or sockets are open than before it.
+
+    Threads of other tests in this process may have one open for a moment.
+    """
+    gc.collect()
+    before = _open_descriptors()
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
+    until = time.monotonic() + 10
+    while _open_descriptors() > before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert _open_descriptors() <= before
+
+
+def _open_descriptors():
+    return len(list(Path("/dev/fd").iterdir()))
 
 
 def _ours():

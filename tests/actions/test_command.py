@@ -1,10 +1,8 @@
 import asyncio
-import gc
 import json
 import os
 import signal
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,8 @@ from checkrail.engine.points import Decision
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import ToolCall
 
+pytestmark = pytest.mark.usefixtures("no_descriptor_left")
+
 CALL = ToolCall("c1", "transfer", {"amount": 5})
 
 
@@ -29,27 +29,12 @@ def says(answer: object) -> list[str]:
     return script(f"print({json.dumps(answer)!r})")
 
 
-def opened() -> int:
-    return len(list(Path("/dev/fd").iterdir()))
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _uvloop_has_what_it_keeps():
     async def start_one():
         await (await asyncio.create_subprocess_exec("true")).wait()
 
     uvloop.run(start_one())
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_open(set_aside):
-    gc.collect()
-    before = opened()
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gc.collect()
-    assert opened() <= before
 
 
 @pytest.fixture

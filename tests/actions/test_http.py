@@ -1,10 +1,7 @@
 """Hooks that are web services: what they are sent, and what their answers do."""
 
 import asyncio
-import gc
 import sys
-import warnings
-from pathlib import Path
 
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -22,17 +19,6 @@ from checkrail.extras import MissingExtraError
 
 SECRET = "whsec_bm90LXNvLXNlY3JldC1zZWNyZXQtMTIzNDU2"
 HERE = Outside(allow=("127.0.0.0/8",))
-
-
-@pytest.fixture
-def _nothing_is_left_open(set_aside):
-    gc.collect()
-    before = len(list(Path("/dev/fd").iterdir()))
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gc.collect()
-    assert len(list(Path("/dev/fd").iterdir())) <= before
 
 
 async def test_an_event_is_sent_and_its_answer_decides(event_at):
@@ -133,7 +119,7 @@ async def test_what_is_no_answer_is_invalid(event_at, content):
         assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.usefixtures("_nothing_is_left_open")
+@pytest.mark.usefixtures("no_descriptor_left")
 async def test_a_service_that_hangs_up_is_unreachable(event_at):
     async with Service(hang_up) as service:
         hook = http(service.url, outside=HERE)
@@ -214,7 +200,7 @@ async def test_messages_of_no_delivery_have_names_of_their_own(event_at):
     assert len({headers["webhook-id"] for _, headers, _ in service.asked}) == 2
 
 
-@pytest.mark.usefixtures("_nothing_is_left_open")
+@pytest.mark.usefixtures("no_descriptor_left")
 async def test_the_client_of_outside_is_used_once_it_is_there(event_at):
     outside = Outside()
     async with Service(reply({"action": "continue"})) as service:
@@ -228,7 +214,7 @@ async def test_the_client_of_outside_is_used_once_it_is_there(event_at):
     assert len(service.asked) == 3
 
 
-@pytest.mark.usefixtures("_nothing_is_left_open")
+@pytest.mark.usefixtures("no_descriptor_left")
 def test_a_hook_works_in_one_event_loop_after_the_other():
     async def ask():
         registry = HookRegistry()
@@ -239,7 +225,7 @@ def test_a_hook_works_in_one_event_loop_after_the_other():
     assert [asyncio.run(ask()) for _ in range(3)] == ["No"] * 3
 
 
-@pytest.mark.usefixtures("_nothing_is_left_open")
+@pytest.mark.usefixtures("no_descriptor_left")
 async def test_many_at_once_get_an_answer_each(event_at):
     async with Service(reply({"action": "continue"})) as service:
         hook, event = http(service.url, outside=HERE), await event_at("before_run")
@@ -247,7 +233,7 @@ async def test_many_at_once_get_an_answer_each(event_at):
     assert answers == [Continue()] * 20
 
 
-@pytest.mark.usefixtures("_nothing_is_left_open")
+@pytest.mark.usefixtures("no_descriptor_left")
 async def test_a_timeout_of_the_engine_closes_the_connection():
     registry = HookRegistry()
     async with Service(silence) as service:
@@ -258,7 +244,7 @@ async def test_a_timeout_of_the_engine_closes_the_connection():
         await asyncio.wait_for(service.closed.wait(), 30)
 
 
-@pytest.mark.usefixtures("_nothing_is_left_open")
+@pytest.mark.usefixtures("no_descriptor_left")
 async def test_a_cancellation_closes_the_connection():
     registry = HookRegistry()
     async with Service(silence) as service:

@@ -1,12 +1,9 @@
 import asyncio
-import gc
 import gzip
 import logging
 import sys
 import tracemalloc
-import warnings
 import zlib
-from pathlib import Path
 
 import pytest
 
@@ -14,16 +11,7 @@ from checkrail.actions.outbound import Outbound, OutboundRefused, OutboundUnreac
 from checkrail.engine.errors import UnreachableError
 from checkrail.extras import MissingExtraError
 
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_open(set_aside):
-    gc.collect()
-    before = len(list(Path("/dev/fd").iterdir()))
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gc.collect()
-    assert len(list(Path("/dev/fd").iterdir())) <= before
+pytestmark = pytest.mark.usefixtures("no_descriptor_left")
 
 
 def answer(content=b"ok", *fields, status="200 OK"):

@@ -1,10 +1,7 @@
 import asyncio
 import datetime as dt
-import gc
 import ssl
-import warnings
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -13,6 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from checkrail.actions.outbound import Outbound, OutboundRefused, OutboundUnreachable
+
+pytestmark = pytest.mark.usefixtures("no_descriptor_left")
 
 NAME = "hooks.example"
 
@@ -63,17 +62,6 @@ class Authority:
 @pytest.fixture(scope="module")
 def authority():
     return Authority()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_open(set_aside):
-    gc.collect()
-    before = len(list(Path("/dev/fd").iterdir()))
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gc.collect()
-    assert len(list(Path("/dev/fd").iterdir())) <= before
 
 
 @asynccontextmanager

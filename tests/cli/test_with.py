@@ -181,8 +181,8 @@ def test_a_base_url_that_is_none_is_told(checkrail, write):
 def test_signals_reach_the_command_and_its_end_is_ours(number, write, tmp_path):
     write("hooks.yaml", "hooks: {}\n")
     code = (
-        "import signal, sys, time\n"
-        f"signal.signal({int(number)}, lambda *_: (print('got it', flush=True), sys.exit(9)))\n"
+        "import os, signal, sys, time\n"
+        f"signal.signal({int(number)}, lambda *_: (os.write(1, b'got it\\n'), sys.exit(9)))\n"
         "print('ready', flush=True)\n"
         "time.sleep(60)\n"
     )

@@ -1,12 +1,10 @@
 """Programs as the bodies of runs."""
 
 import asyncio
-import gc
 import json
 import os
 import signal
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -16,11 +14,9 @@ from checkrail.runs.execute.live_run import EventLimitError
 from checkrail.runs.executors import run_command
 from checkrail.runs.executors.command import STDERR_LIMIT, STDOUT_LIMIT, TOLD_LIMIT
 
+pytestmark = pytest.mark.usefixtures("no_descriptor_left")
+
 ECHO = "import json, sys; print(json.dumps(sys.argv[1:]))"
-
-
-def opened():
-    return len(list(Path("/dev/fd").iterdir()))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,17 +25,6 @@ def _uvloop_has_what_it_keeps():
         await (await asyncio.create_subprocess_exec("true")).wait()
 
     uvloop.run(start_one())
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_open(set_aside):
-    gc.collect()
-    before = opened()
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gc.collect()
-    assert opened() <= before
 
 
 @pytest.fixture
@@ -332,10 +317,11 @@ print(os.getpid(), child.pid, flush=True)
 time.sleep(300)
 """
 
+# What a handler writes goes past `sys.stdout`: the signal may come while that is being written to.
 ORDERLY = """
-import signal, sys, time
+import os, signal, sys, time
 def end(*_):
-    print("cleaned up", flush=True)
+    os.write(1, b"cleaned up\\n")
     open("cleaned", "w")
     sys.exit(0)
 signal.signal(signal.SIGTERM, end)
@@ -381,12 +367,20 @@ async def test_cancelled_a_child_that_ignores_it_does_not_outlive_its_parent(pro
     await until(lambda: not alive(int(told.text("stdout"))))
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """Have a program keep its time to clean up on a busy machine."""
+    monkeypatch.setattr("checkrail.runs.executors.command.GRACE", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_cancelled_one_may_clean_up(program, tmp_path):
     running, told = program(ORDERLY)
     await cancelled_when(running, lambda: "ready\n" in told.text("stdout"))
     assert (tmp_path / "cleaned").exists()
 
 
+@pytest.mark.usefixtures("patient")
 async def test_cancelled_before_it_is_known_to_be_there_it_may_clean_up(
     program, tmp_path, monkeypatch
 ):
