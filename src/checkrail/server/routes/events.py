@@ -9,7 +9,7 @@ from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
 from checkrail.runs.admit.requests import Principal
-from checkrail.runs.events.feed import Feed
+from checkrail.runs.events.follower import Feed
 from checkrail.server.auth import caller_of
 from checkrail.server.deferred import Router
 from checkrail.server.fields import LastEvent
