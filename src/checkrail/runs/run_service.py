@@ -19,8 +19,7 @@ from checkrail.runs.agents.managed_agents import CHANGED
 from checkrail.runs.approvals import Approver
 from checkrail.runs.events.event_log import EventLog, RecordSink
 from checkrail.runs.events.follower import Follower
-from checkrail.runs.events.hub import Hub, Key
-from checkrail.runs.events.notices import Notices
+from checkrail.runs.events.hub import Hub, Key, Notices
 from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.execute.worker import Worker
 from checkrail.runs.finish.canceller import Canceller
