@@ -1,4 +1,4 @@
-"""Following runs: their events from any point on, wherever they are carried out."""
+"""Following one run or all of them, from any point on, wherever they are carried out."""
 
 from __future__ import annotations
 

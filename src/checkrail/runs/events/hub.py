@@ -1,4 +1,4 @@
-"""The hub: wakes whoever waits for something in this process."""
+"""The hub wakes whoever waits for something in this process; notices wake other processes."""
 
 from __future__ import annotations
 
