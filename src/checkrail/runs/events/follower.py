@@ -18,8 +18,7 @@ from checkrail.store.runs import Run
 
 _LOOK_EVERY = 5.0  # seconds: behind the bell, in case a word was lost
 _FIRST_LOOK = 1.0  # seconds: others may have begun with a new run before the bell was there
-_AT_ONCE = 500
-
+_AT_ONCE = 500  # records
 _LATE = 60.0  # seconds in which a write that has begun is kept, or never
 _MOST_MISSING = 1000
 

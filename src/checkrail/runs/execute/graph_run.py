@@ -21,7 +21,7 @@ from checkrail.runs.execute.job import MEMO, NOT_LEFT, suspended_state
 from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.finish import outcome as outcomes
 from checkrail.runs.finish.outcome import RunOutcome
-from checkrail.runs.graphs import rewrite, state, thread_rows
+from checkrail.runs.graphs import state, thread_rows
 from checkrail.runs.graphs.execution import (
     INTERRUPT,
     GraphOutcome,
@@ -267,7 +267,7 @@ class GraphRun:
         if "values" in self._modes:
             shown = changed if self._whole_state else found.select_output(changed)
             self._live.emit("values", (), shown)
-        await rewrite.rewrite_values(graph, self._live.thread_id, changed)
+        await state.rewrite_values(graph, self._live.thread_id, changed)
         return changed
 
     async def _fire_on_result(self, values: Any, held: HeldEvents | None) -> Verdict:
@@ -308,7 +308,7 @@ class GraphRun:
         message = ended.message
         said = None if message is None else {"role": "assistant", "content": thaw(message.content)}
         update = None if said is None else {"messages": [said]}
-        values = await rewrite.end_with_update(graph, self._live.thread_id, update)
+        values = await state.end_with_update(graph, self._live.thread_id, update)
         found = GraphOutcome(values, returned=returned_channels(graph))
         return await self._review_result(graph, found, held)
 
