@@ -16,7 +16,9 @@ from checkrail.runs.agents.factory import AgentFactory
 from checkrail.runs.events.held_events import Emit, HeldEvents, has_result_hooks
 from checkrail.runs.execute.job import MEMO, NOT_LEFT, Job, JobResult, Message, suspended_state
 from checkrail.runs.execute.live_run import LiveRun
-from checkrail.runs.executors import run_callable, run_command, run_loop
+from checkrail.runs.executors.command import run_command
+from checkrail.runs.executors.loop import run_loop
+from checkrail.runs.executors.python import run_callable
 from checkrail.runs.finish import outcome as outcomes
 from checkrail.runs.finish.outcome import RunOutcome
 from checkrail.runs.services import RunServices, user_of
