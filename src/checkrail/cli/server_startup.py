@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,10 +23,31 @@ from checkrail.resources import pause_gc, raise_file_limit
 if TYPE_CHECKING:
     import uvicorn
 
+    from checkrail.server.app import Server
     from checkrail.server.project import Project
 
-
 log = logging.getLogger("checkrail.server")
+
+UVICORN_OPTIONS: dict[str, Any] = {
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "lifespan": "on",
+    "timeout_graceful_shutdown": 3,
+    "timeout_keep_alive": 75,  # longer than clients and load balancers keep a connection
+    "http": "checkrail.connections.http:HttpProtocol",
+}
+"""What uvicorn is told in every case."""
+
+OPTIONS: dict[str, Any] = {
+    **UVICORN_OPTIONS,
+    "ws": "checkrail.connections.websockets:WebSocketProtocol",
+    "ws_max_size": 1024 * 1024,
+}
+"""What uvicorn is told of a server."""
+
+FILE = "CHECKRAIL_CONFIG"
+"""Tells worker processes which file to serve."""
 
 
 def open_project(config: str | None) -> Project:
@@ -56,7 +78,6 @@ def serve_project(
 
         from checkrail.server.app import Server
         from checkrail.server.auth import check_binding
-        from checkrail.server.process import FILE, OPTIONS
 
     raise_file_limit()
     server = project.loaded.server
@@ -70,7 +91,7 @@ def serve_project(
         bind_socket(host, port).close()
         announce()
         os.environ[FILE] = str(project.file.absolute())
-        target = "checkrail.server.process:create"
+        target = "checkrail.cli.server_startup:create_server"
         uvicorn.run(target, factory=True, host=host, port=port, workers=workers, **OPTIONS)
         return
     started = Server(project, dev=dev)
@@ -85,6 +106,17 @@ def serve_project(
                 raise
     if started.failed is not None:
         raise CheckrailError(f"the server did not start: {started.failed}")
+
+
+def create_server() -> Server:
+    """Make the server that the environment names; what uvicorn calls in each worker."""
+    from checkrail.server import logs
+    from checkrail.server.app import Server
+    from checkrail.server.project import Project
+
+    project = Project(Path(os.environ[FILE]))
+    logs.configure_logging(project.loaded.server.log_level)
+    return Server(project)
 
 
 def run_server(running: uvicorn.Server, listener: socket.socket) -> None:

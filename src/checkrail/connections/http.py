@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 else:
     _AnyProtocol = object
 
-HTTP_PROTOCOL = "checkrail.connections.http:HttpProtocol"
-"""What uvicorn is told as `http`."""
-
 _LINGER = 1.0  # seconds in which a client that is still sending can read why it was refused
 _LINGER_ANSWERED = 30.0  # the same where an answer was given before the whole body had come
 _LINGER_BYTES = 1024 * 1024
