@@ -203,9 +203,7 @@ def question_row(run: Run, question: Question, now: float) -> approvals.Approval
     """Return a run's question as a row."""
     return build_question_row(
         question,
-        to_shown_json(question.value),
         now,
-        expires_at=None if question.timeout is None else now + question.timeout,
         run_id=run.run_id,
         thread_id=run.thread_id,
         session_id=run.session_id,
@@ -215,9 +213,12 @@ def question_row(run: Run, question: Question, now: float) -> approvals.Approval
 
 
 def build_question_row(
-    question: Question, shown: Any, now: float, **whose: Any
+    question: Question, now: float, shown: Any = UNSET, **more: Any
 ) -> approvals.Approval:
-    """Return a question as a row, with the digest of what a person is shown."""
+    """Return a question as a row, with the digest of what a person is shown: its value."""
+    shown = to_shown_json(question.value) if shown is UNSET else shown
+    expires_at = None if question.timeout is None else now + question.timeout
+    columns: dict[str, Any] = {"expires_at": expires_at, **more}
     return approvals.Approval(
         approval_id=uuid7(),
         point=str(question.point),
@@ -228,7 +229,7 @@ def build_question_row(
         status="open",
         on_timeout=question.on_timeout,
         created_at=now,
-        **whose,
+        **columns,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from checkrail.engine.asks import AnswerLater, Approval, Question
-from checkrail.runs.approvals import build_question_row, to_approval, to_shown_json
+from checkrail.runs.approvals import build_question_row, to_approval
 from checkrail.runs.services import RunServices
 from checkrail.store import approvals
 from checkrail.store.messages import Message
@@ -46,9 +46,7 @@ class MessageAskHandler:
         now, message = self._parts.database.time(), self._message
         return build_question_row(
             question,
-            to_shown_json(question.value),
             now,
-            expires_at=None if question.timeout is None else now + question.timeout,
             request_id=message.message_id,
             thread_id=message.thread_id,
             session_id=message.session_id,
