@@ -16,12 +16,12 @@ from checkrail.runner.hooks import PREFIX, RemoteHooks, run_ids
 from checkrail.runner.project import RunnerProject
 from checkrail.runs import jsons
 from checkrail.runs.agents.catalogue import GRAPH
-from checkrail.runs.events.held_events import HeldEvents
 from checkrail.runs.execute.agent_run import PROCEDURAL, error_of_job, execute_job
 from checkrail.runs.execute.job import MEMO, NOT_LEFT, Job, suspended_state
 from checkrail.runs.execute.live_run import EventLimitError, EventLimits, LiveRun
 from checkrail.runs.finish import outcome as outcomes
 from checkrail.runs.finish.outcome import RunOutcome
+from checkrail.runs.graphs.execution import HeldEvents
 from checkrail.runs.graphs.fences import RunFence, set_fence
 from checkrail.runs.jsons import Fragment
 from checkrail.runs.remote.snapshots import verify_snapshot

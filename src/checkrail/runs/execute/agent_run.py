@@ -13,7 +13,6 @@ from checkrail.engine.scope import Scope
 from checkrail.runs import approvals, jsons, tools
 from checkrail.runs.agents.catalogue import AgentEntry
 from checkrail.runs.agents.factory import AgentFactory
-from checkrail.runs.events.held_events import Emit, HeldEvents, has_result_hooks
 from checkrail.runs.execute.job import MEMO, NOT_LEFT, Job, JobResult, Message, suspended_state
 from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.executors.command import run_command
@@ -21,6 +20,7 @@ from checkrail.runs.executors.loop import run_loop
 from checkrail.runs.executors.python import run_callable
 from checkrail.runs.finish import outcome as outcomes
 from checkrail.runs.finish.outcome import RunOutcome
+from checkrail.runs.graphs.execution import Emit, HeldEvents, has_result_hooks
 from checkrail.runs.services import RunServices, user_of
 from checkrail.store import threads
 from checkrail.store.runs import Run

@@ -16,7 +16,6 @@ from checkrail.engine.points import Decision, HookPoint, Lane
 from checkrail.engine.scope import Scope
 from checkrail.engine.verdict import Verdict
 from checkrail.runs import approvals, jsons
-from checkrail.runs.events.held_events import Emit, HeldEvents, has_result_hooks
 from checkrail.runs.execute.job import MEMO, NOT_LEFT, suspended_state
 from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.finish import outcome as outcomes
@@ -24,8 +23,11 @@ from checkrail.runs.finish.outcome import RunOutcome
 from checkrail.runs.graphs import state, thread_rows
 from checkrail.runs.graphs.execution import (
     INTERRUPT,
+    Emit,
     GraphOutcome,
+    HeldEvents,
     execute_graph,
+    has_result_hooks,
     returned_channels,
 )
 from checkrail.runs.graphs.requests import PROTOCOL_MODES, GraphRequest

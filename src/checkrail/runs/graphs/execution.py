@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from checkrail.engine.enforcement import has_enforcing_hooks
 from checkrail.engine.errors import error_type
+from checkrail.engine.points import HookPoint, Lane
+from checkrail.engine.scope import Scope
+from checkrail.runs.execute.live_run import EventLimitError
 from checkrail.runs.graphs.context import graph_context
 from checkrail.runs.graphs.payloads import checkpoint_of, render_chunk, render_interrupts
 from checkrail.runs.graphs.requests import MODES, GraphRequest, build_config, build_input
@@ -21,8 +25,10 @@ if TYPE_CHECKING:
 
     Graph: TypeAlias = Pregel[Any, Any, Any, Any]
 
-
 _AGENT = "lc_agent_name"
+
+Emit: TypeAlias = Callable[[str, tuple[str, ...], Any], None]
+"""Takes an event, its namespace and its data, which is written JSON: a `jsons.Fragment`."""
 
 
 class SubgraphLifecycle:
@@ -34,7 +40,7 @@ class SubgraphLifecycle:
 
     __slots__ = ("_called", "_emit", "_open", "_seen")
 
-    def __init__(self, emit: Callable[[str, tuple[str, ...], Any], None]) -> None:
+    def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._seen: set[tuple[str, ...]] = {()}
         self._open: dict[str, tuple[str, ...]] = {}
@@ -91,9 +97,6 @@ def _find_tool_call(given: Any) -> str | None:
 
 
 __all__ = ["Emit", "GraphOutcome", "GraphRequest", "execute_graph"]
-
-Emit: TypeAlias = Callable[[str, tuple[str, ...], Any], None]
-"""Takes an event, its namespace and its data, which is written JSON: a `jsons.Fragment`."""
 
 INTERRUPT = "__interrupt__"
 STEP = "step"
@@ -337,3 +340,51 @@ def _outcome_from_state(snapshot: StateSnapshot, returned: list[str] | None) -> 
         waiting={task: render_interrupts(interrupts) for task, interrupts in asked.items()},
         returned=returned,
     )
+
+
+def has_result_hooks(scope: Scope) -> bool:
+    """Return whether a hook may change or refuse the result of a run."""
+    return has_enforcing_hooks(scope, HookPoint.ON_RESULT, Lane.TRANSFORM, Lane.GATE)
+
+
+class HeldEvents:
+    """Holds back the events of the step that may be the last, but not more than `most`.
+
+    Nobody knows that a step was the last one until nothing follows. So the events of a step are
+    let out when the next one begins, and those of the last are settled with the verdict on the
+    result.
+    """
+
+    def __init__(self, emit: Emit, most: int, events: Iterable[Sequence[Any]] = ()) -> None:
+        self._emit = emit
+        self._most = most
+        self._step: list[tuple[str, tuple[str, ...], Any]] = [
+            (event, tuple(ns), data) for event, ns, data in events
+        ]
+
+    @property
+    def events(self) -> list[tuple[str, tuple[str, ...], Any]]:
+        """The events that are held."""
+        return [*self._step]
+
+    def emit(self, event: str, ns: tuple[str, ...], data: Any) -> None:
+        """Take an event; when a step begins, the one before was not the last and is released."""
+        if event == STEP:
+            self.release()
+            return
+        if len(self._step) >= self._most:
+            raise EventLimitError(
+                f"the run told more than {self._most} events that have to wait for the hooks at "
+                "on_result. Stream less, or raise limits.events_per_run"
+            )
+        self._step.append((event, ns, data))
+
+    def release(self) -> None:
+        """Emit what is held, as it is."""
+        step, self._step = self._step, []
+        for item in step:
+            self._emit(*item)
+
+    def drop(self) -> None:
+        """Drop what is held: it was refused, or something else took its place."""
+        self._step.clear()

@@ -10,9 +10,9 @@ from checkrail.engine.points import Lane
 from checkrail.engine.scope import Scope
 from checkrail.runs import jsons
 from checkrail.runs.agents.catalogue import GRAPH, AgentEntry
-from checkrail.runs.events.held_events import has_result_hooks
 from checkrail.runs.execute.job import GIVEN
 from checkrail.runs.execute.live_run import ATTEMPT_GAP
+from checkrail.runs.graphs.execution import has_result_hooks
 from checkrail.runs.remote.reports import append_events
 from checkrail.runs.remote.verdicts import ASKED
 from checkrail.runs.services import RunServices
