@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
     Graph: TypeAlias = Pregel[Any, Any, Any, Any]
 
+__all__ = ["Emit", "GraphOutcome", "GraphRequest", "execute_graph"]
+
+INTERRUPT = "__interrupt__"
+STEP = "step"
+"""Tells that another step begins, so that the one before was not the last; for no client."""
+
+_ROOT: tuple[str, ...] = ()
 _AGENT = "lc_agent_name"
+_HIDDEN = "langsmith:hidden"
+_UNSEEN: Any = object()
 
 Emit: TypeAlias = Callable[[str, tuple[str, ...], Any], None]
 """Takes an event, its namespace and its data, which is written JSON: a `jsons.Fragment`."""
@@ -94,17 +103,6 @@ def _find_tool_call(given: Any) -> str | None:
         call = given[0]
     found = call.get("id") if isinstance(call, Mapping) else None
     return found if isinstance(found, str) else None
-
-
-__all__ = ["Emit", "GraphOutcome", "GraphRequest", "execute_graph"]
-
-INTERRUPT = "__interrupt__"
-STEP = "step"
-"""Tells that another step begins, so that the one before was not the last; for no client."""
-
-_ROOT: tuple[str, ...] = ()
-_HIDDEN = "langsmith:hidden"
-_UNSEEN: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
