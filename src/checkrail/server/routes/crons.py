@@ -33,7 +33,7 @@ from checkrail.server.renderers import render_cron, select_fields
 from checkrail.server.responses import JsonResponse, page_headers
 from checkrail.server.routes.assistant_bodies import assistant_not_found, resolve_assistant_id
 from checkrail.server.routes.thread_graphs import can_see_thread
-from checkrail.server.run_bodies import RunOptions
+from checkrail.server.run_requests import RunOptions
 from checkrail.server.services import Services, services_of
 from checkrail.store import assistants, crons, threads
 from checkrail.store.assistants import Assistant
