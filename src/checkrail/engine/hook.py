@@ -94,7 +94,7 @@ class Hook:
     """Subclass it to write a hook as a class.
 
     `execute(event)` is called at every point in `points`. With a second parameter it gets the
-    value there, or, if that parameter is called `ctx`, the ids that the event belongs to.
+    value there, or, if that parameter is annotated `Context`, the ids that the event belongs to.
     Its name, its points (`points` or `hook_points`) and its options are attributes, properties,
     or methods without parameters, which are called once, when it is registered.
     """
