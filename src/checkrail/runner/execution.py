@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,7 @@ class AgentExecution:
             memo=left[MEMO],
             used=live.usage,
             mark_usage=live.mark_usage,
+            mark=live.mark,
         )
         try:
             done = await execute_job(work, self._project.workshop)
@@ -358,7 +360,11 @@ class EventUpload:
             await asyncio.sleep(_UPLOAD_EVERY)
             while live.pending or live.usage != live.usage_kept:
                 batch, usage = _next_batch(live.pending), dict(live.usage)
-                told = [(each.seq, each.event, each.ns, Fragment(each.raw)) for each in batch]
+                now = time.time()
+                told = [
+                    (each.seq, each.event, each.ns, Fragment(each.raw), max(0.0, now - each.time))
+                    for each in batch
+                ]
                 await self._send(told, usage if usage != live.usage_kept else None)
                 live.mark_usage_stored(usage)
                 if batch:

@@ -39,6 +39,9 @@ _UNSEEN: Any = object()
 Emit: TypeAlias = Callable[[str, tuple[str, ...], Any], None]
 """Takes an event, its namespace and its data, which is written JSON: a `jsons.Fragment`."""
 
+Mark: TypeAlias = Callable[[str, dict[str, Any]], object]
+"""Is told when a node of the graph begins and ends."""
+
 
 class SubgraphLifecycle:
     """Emits when a subgraph starts and how it ends, each at its own namespace.
@@ -138,11 +141,13 @@ class GraphOutcome:
         return bool(self.next or self.interrupts)
 
 
-async def execute_graph(graph: Graph, request: GraphRequest, emit: Emit) -> GraphOutcome:
+async def execute_graph(
+    graph: Graph, request: GraphRequest, emit: Emit, mark: Mark | None = None
+) -> GraphOutcome:
     """Run a graph to its end or to where it waits, and emit what it streams, in order."""
     given = await _graph_input(graph, request)
     config = build_config(request)
-    watch = _Watch(request, emit)
+    watch = _Watch(request, emit, mark)
     try:
         async with aclosing(_open_stream(graph, given, config, request, watch)) as stream:
             if watch.nested:
@@ -208,6 +213,7 @@ class _Watch:
     __slots__ = (
         "_emit",
         "_lifecycle",
+        "_mark",
         "_metadata",
         "_modes",
         "_shown",
@@ -221,8 +227,9 @@ class _Watch:
         "values",
     )
 
-    def __init__(self, request: GraphRequest, emit: Emit) -> None:
+    def __init__(self, request: GraphRequest, emit: Emit, mark: Mark | None) -> None:
         self._emit = emit
+        self._mark = mark
         self._modes = request.modes
         self._subgraphs = request.subgraphs
         self._lifecycle = SubgraphLifecycle(emit) if "lifecycle" in request.modes else None
@@ -231,7 +238,7 @@ class _Watch:
         self._steps = request.steps
         self._stepped = False
         self.nested = request.subgraphs or self._lifecycle is not None
-        self.streamed = _stream_modes(request)
+        self.streamed = _stream_modes(request, tasks=mark is not None)
         self.values: tuple[Any, Any] | None = None
         self.interrupts: list[Any] | None = None
         self.checkpoint: dict[str, Any] | None = None
@@ -239,6 +246,8 @@ class _Watch:
     def feed(self, ns: tuple[str, ...], mode: str, data: Any) -> None:
         """Take one chunk: emit it if the request wants it, and remember it if it is the root's."""
         shown = _UNSEEN
+        if mode == "tasks" and not ns and self._mark is not None:
+            _mark_node(self._mark, data)
         if self._steps and not ns:
             self._emit_step(mode, data)
         if mode in self._modes and (self._subgraphs or not ns):
@@ -297,10 +306,20 @@ class _Watch:
             self.checkpoint = checkpoint_of(data["config"])
 
 
-def _stream_modes(request: GraphRequest) -> list[str]:
+def _mark_node(mark: Mark, task: Mapping[str, Any]) -> None:
+    """Mark that a node begins, or how it ended: only what is no content of the graph."""
+    about = {"node": task["name"], "task": task["id"]}
+    if "result" not in task:
+        mark("node_started", about)
+        return
+    how = "failed" if task.get("error") else "interrupted" if task.get("interrupts") else "done"
+    mark("node_finished", {**about, "how": how})
+
+
+def _stream_modes(request: GraphRequest, *, tasks: bool) -> list[str]:
     """Return the modes to stream: values make the outcome, and only updates show every wait."""
     extra = (request.modes & MODES) - {"values", "updates"}
-    if "lifecycle" in request.modes or request.steps:
+    if tasks or "lifecycle" in request.modes or request.steps:
         extra |= {"tasks"}
     return ["values", "updates", *sorted(extra)]
 
