@@ -117,6 +117,8 @@ RUNS = _parse_rules(
     "GET    /runs/{run_id}/hooks                            read",
     "GET    /runs/{run_id}/hooks/{record_id}                read",
     "GET    /runs/{run_id}/events                           read",
+    "GET    /runs/{run_id}/steps                            read",
+    "GET    /runs/{run_id}/steps/{step_id}                  read",
     "POST   /runs/{run_id}/cancel                           update",
 )
 
