@@ -98,6 +98,30 @@ def build_steps(story: RunStory) -> RunSteps:
     return RunSteps(steps, began, max(ended, began), tree.sum_times(), tree.find_block())
 
 
+def build_attempts(run: Run, marks: Sequence[RunEvent]) -> list[dict[str, Any]]:
+    """Return who has worked on a run, when, and how that ended."""
+    found: dict[int, dict[str, Any]] = {}
+    last, asked = run.started_at, False
+    for mark in marks:
+        if mark.event == "attempt_started":
+            before = found[max(found)] if found else None
+            if before is not None and before["attempt"] != mark.data["attempt"]:
+                before |= {"ended_at": last, "end": "waiting" if asked else "lost"}
+            told = {name: mark.data.get(name) for name in ("worker_id", "name", "host")}
+            began = {"started_at": mark.time, "ended_at": None, "end": None}
+            number = mark.data["attempt"]
+            began["started_at"] = found.get(number, began)["started_at"]
+            found[number] = {"attempt": number, **told, **began}
+            asked = False
+        asked = asked or mark.event == "approval"
+        last = mark.time
+    if found and run.ended_at is not None:
+        found[max(found)] |= {"ended_at": run.ended_at, "end": run.phase}
+    elif found and run.phase == "waiting":
+        found[max(found)] |= {"ended_at": last, "end": "waiting"}
+    return [found[number] for number in sorted(found)]
+
+
 class _Tree:
     """Steps by their ids, and what is known of those that are under way."""
 

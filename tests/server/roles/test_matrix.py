@@ -440,6 +440,7 @@ READING = {
     "show": "all",
     "status": None,
     "to": "2100-01-01T00:00:00Z",
+    "types": "run_*",
     "stream_mode": "values",
     "subgraphs": True,
     "suffix": ["shared"],
