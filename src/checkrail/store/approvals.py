@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,10 +139,42 @@ def search(
     one's `own`.
     """
     query = _SELECT.order_by(approvals.c.created_at.desc(), approvals.c.approval_id.desc())
-    for column, value in (("owner", owner), ("run_id", run_id), ("status", status)):
+    same = {"owner": owner, "run_id": run_id, "status": status}
+    query = _apply_filters(reads, query, same, filters, own)
+    if before is not None:
+        at, last = before.created_at, before.approval_id
+        earlier = (approvals.c.created_at == at) & (approvals.c.approval_id < last)
+        query = query.where(or_(approvals.c.created_at < at, earlier))
+    return fetch_rows(reads, Approval, query.limit(limit))
+
+
+def count(
+    reads: Reads,
+    most: int,
+    *,
+    owner: str | None = None,
+    own: str | None = None,
+    status: str | None = None,
+    filters: Filters | None = None,
+) -> int:
+    """Count questions up to a number."""
+    query = select(approvals.c.approval_id).limit(most)
+    same = {"owner": owner, "status": status}
+    some = _apply_filters(reads, query, same, filters, own).subquery()
+    return int(reads.execute(select(func.count()).select_from(some)).scalar() or 0)
+
+
+def _apply_filters(
+    reads: Reads,
+    query: Any,
+    same: Mapping[str, str | None],
+    filters: Filters | None,
+    own: str | None,
+) -> Any:
+    for column, value in same.items():
         if value is not None:
             query = query.where(approvals.c[column] == value)
-    if status == "open":
+    if same["status"] == "open":
         query = query.where(ASKED)
     if filters:  # of an auth handler: they are about threads
         query = query.outerjoin(runs, runs.c.run_id == approvals.c.run_id)
@@ -150,11 +182,7 @@ def search(
         told = func.coalesce(threads.c.metadata, runs.c.metadata)
         matching = runs.c.run_id.is_not(None) & json_matches(reads, told, filters)
         query = query.where(or_(matching, OF_GATEWAY & (approvals.c.owner == own)))
-    if before is not None:
-        at, last = before.created_at, before.approval_id
-        earlier = (approvals.c.created_at == at) & (approvals.c.approval_id < last)
-        query = query.where(or_(approvals.c.created_at < at, earlier))
-    return fetch_rows(reads, Approval, query.limit(limit))
+    return query
 
 
 def store_answer(tx: Tx, approval_id: str, now: float, /, **values: Any) -> bool:

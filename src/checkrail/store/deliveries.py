@@ -35,6 +35,7 @@ class Delivery:
     lost: int = 0
     worker_id: str | None = None
     last_error: str | None = None
+    history: Any = None
     ended_at: float | None = None
 
 

@@ -285,6 +285,7 @@ class Admission:
             notify_on_end=request.notify_on_end,
             assistant_id=assistant.assistant_id,
             agent_name=assistant.graph_id,
+            agent_version=agent.version if agent.made_over_http else None,
             owner=asker.owner_of_new,
             user=plain(asker.user),
             multitask_strategy=request.multitask_strategy,

@@ -172,7 +172,14 @@ class Feed:
     any.
     """
 
-    def __init__(self, database: Database, hub: Hub, after: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        hub: Hub,
+        after: int,
+        only: records.FeedFilter = records.EVERYTHING,
+    ) -> None:
+        self._only = only
         self._database = database
         self._hub = hub
         self._last = after
@@ -198,7 +205,8 @@ class Feed:
         self._missing = {seq: since for seq, since in self._missing.items() if since > now - _LATE}
         last, missing = self._last, [*self._missing]
         rows = await self._database.read(
-            lambda reads: records.load_after(reads, last, missing, _AT_ONCE), patient=True
+            lambda reads: records.load_after(reads, last, missing, _AT_ONCE, self._only),
+            patient=True,
         )
         for row in rows:
             self._note_row(row, now)

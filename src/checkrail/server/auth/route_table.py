@@ -35,6 +35,7 @@ SERVER = (
     Rule("GET", "/docs/page.js", "public"),
     Rule("GET", "/openapi.json", "public"),
     Rule("GET", "/metrics", "viewer"),
+    Rule("GET", "/me", "viewer"),
 )
 
 ASSISTANTS = _parse_rules(
@@ -117,6 +118,8 @@ RUNS = _parse_rules(
     "GET    /runs/{run_id}/hooks                            read",
     "GET    /runs/{run_id}/hooks/{record_id}                read",
     "GET    /runs/{run_id}/events                           read",
+    "GET    /runs/{run_id}/steps                            read",
+    "GET    /runs/{run_id}/steps/{step_id}                  read",
     "POST   /runs/{run_id}/cancel                           update",
 )
 
@@ -149,6 +152,7 @@ CHANNELS = (  # who calls is known by a signature, which each channel checks its
 APPROVALS = _parse_rules(
     "approvals",
     "GET    /approvals                                      search",
+    "GET    /approvals/count                                search",
     "GET    /approvals/{approval_id}                        read",
     "POST   /approvals/{approval_id}/approve                update",
     "POST   /approvals/{approval_id}/deny                   update",
@@ -176,6 +180,7 @@ STORE = _parse_rules(
 
 RUNNER = (
     Rule("GET", "/runners", "admin"),
+    Rule("GET", "/queue", "admin"),
     Rule("POST", "/runner/register", "runner"),
     Rule("GET", "/runner/runs", "runner"),
     Rule("POST", "/runner/runs/{run_id}/heartbeat", "runner"),
@@ -200,25 +205,26 @@ GATEWAY = (
     ),
 )
 
-TABLE = Rules(
-    (
-        *SERVER,
-        *ASSISTANTS,
-        *AGENTS,
-        *HOOKS,
-        *THREADS,
-        *RUNS,
-        *SESSIONS,
-        *MESSAGES,
-        *CHANNELS,
-        *EVENTS,
-        *APPROVALS,
-        *CRONS,
-        *STORE,
-        *RUNNER,
-        *GATEWAY,
-    )
+RULES = (
+    *SERVER,
+    *ASSISTANTS,
+    *AGENTS,
+    *HOOKS,
+    *THREADS,
+    *RUNS,
+    *SESSIONS,
+    *MESSAGES,
+    *CHANNELS,
+    *EVENTS,
+    *APPROVALS,
+    *CRONS,
+    *STORE,
+    *RUNNER,
+    *GATEWAY,
 )
+"""All rules, in no order that matters."""
+
+TABLE = Rules(RULES)
 
 
 def missing_routes(app: FastAPI, rules: Rules = TABLE) -> list[str]:

@@ -7,11 +7,14 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request
+from pydantic import BaseModel
 from sqlalchemy import text
 from starlette.responses import Response
 
-from checkrail.server.auth import AuthError, Forbidden
+from checkrail.server.auth import AuthError, Forbidden, caller_of
+from checkrail.server.auth.route_table import RULES
 from checkrail.server.deferred import Router
+from checkrail.server.openapi_models import PROBLEMS, Answers
 from checkrail.server.outages import DatabaseUnavailable
 from checkrail.server.responses import JsonResponse
 from checkrail.server.routes.agents import visible_names
@@ -19,6 +22,19 @@ from checkrail.server.services import Services, services_of
 
 health = Router(tags=["system"])
 router = Router(tags=["system"])
+
+
+class Me(BaseModel, defer_build=True):
+    """Who is calling: identity and role, and the routes that the role allows."""
+
+    identity: str
+    role: str
+    key_id: str | None = None
+    permissions: list[str]
+    allowed: list[str]
+
+
+ME: Answers = {200: {"model": Me}, **PROBLEMS}
 
 Served = Annotated[Services, Depends(services_of)]
 
@@ -43,6 +59,22 @@ async def info(request: Request, served: Served) -> Response:
     }
     with contextlib.suppress(AuthError):  # whoever it is, the rest is for everybody
         told["agents"] = await _visible_agents(request, served)
+    return JsonResponse(told)
+
+
+@router.get("/me", responses=ME)
+async def whoami(request: Request) -> Response:
+    """Return who is calling, and which routes their role allows."""
+    caller = caller_of(request)
+    told = {
+        "identity": caller.owner,
+        "role": caller.role,
+        "key_id": caller.key_id,
+        "permissions": [*caller.permissions],
+        "allowed": sorted(
+            f"{rule.method} {rule.path}" for rule in RULES if caller.has_role(rule.needs)
+        ),
+    }
     return JsonResponse(told)
 
 
