@@ -21,7 +21,7 @@ from .conftest import COMMAND, environment
 ANN, OPS = "not-a-real-key-of-ann", "not-a-real-key-of-ops"
 ASKS = "before_tool_call: [{name: four_eyes, type: approval, tools: [transfer], question: May it?}]"
 SLOW = 240.0
-"""Seconds that starting may take on a busy machine, for workers begin after their address is told."""
+"""Seconds that anything may take: workers begin behind their address, and machines are busy."""
 CALL = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
