@@ -21,7 +21,13 @@ from checkrail.cli.gateway_startup import (
     not_writable_error,
     open_gateway,
 )
-from checkrail.cli.server_startup import bind_socket, exit_on_signals, exit_with_error, server_url
+from checkrail.cli.server_startup import (
+    bind_socket,
+    exit_on_signals,
+    exit_with_error,
+    serve_workers,
+    server_url,
+)
 from checkrail.engine.errors import CheckrailError
 from checkrail.resources import raise_file_limit
 
@@ -143,15 +149,16 @@ def _serve_gateway(said: GatewayCommand, gateway: OpenGateway, host: str, port: 
 
 def _serve_workers(said: GatewayCommand, gateway: OpenGateway, host: str, port: int) -> None:
     """Serve in several processes, each of which reads the files by itself."""
-    import uvicorn
-
     raise_file_limit()
     said.prepare_database(gateway)
-    bind_socket(host, port).close()
-    _print_address(gateway, server_url(host, port))
     said.hand_over()
+
+    def announce() -> None:
+        _print_address(gateway, server_url(host, port))
+
     target = "checkrail.cli.gateway:create"
-    uvicorn.run(target, factory=True, host=host, port=port, workers=said.workers, **OPTIONS)
+    options = {"host": host, "port": port, "workers": said.workers, **OPTIONS}
+    serve_workers(target, announce=announce, **options)
 
 
 def _print_address(gateway: OpenGateway, url: str) -> None:

@@ -49,6 +49,9 @@ OPTIONS: dict[str, Any] = {
 FILE = "CHECKRAIL_CONFIG"
 """Tells worker processes which file to serve."""
 
+WORKER_SILENCE_SECONDS = 30
+"""After so long a worker that does not answer is replaced; starting one takes a while, if busy."""
+
 
 def open_project(config: str | None) -> Project:
     """Load the project that a command names, or print what is wrong with it and exit."""
@@ -88,11 +91,10 @@ def serve_project(
                 "several workers need PostgreSQL, for SQLite takes one process. "
                 "Set CHECKRAIL_DATABASE_URL, or leave out --workers"
             )
-        bind_socket(host, port).close()
-        announce()
         os.environ[FILE] = str(project.file.absolute())
         target = "checkrail.cli.server_startup:create_server"
-        uvicorn.run(target, factory=True, host=host, port=port, workers=workers, **OPTIONS)
+        options = {"host": host, "port": port, "workers": workers, **OPTIONS}
+        serve_workers(target, announce=announce, **options)
         return
     started = Server(project, dev=dev)
     running = uvicorn.Server(uvicorn.Config(started, host=host, port=port, **OPTIONS))
@@ -116,7 +118,7 @@ def create_server() -> Server:
 
     project = Project(Path(os.environ[FILE]))
     logs.configure_logging(project.loaded.server.log_level)
-    return Server(project)
+    return Server(project, worker=True)
 
 
 def run_server(running: uvicorn.Server, listener: socket.socket) -> None:
@@ -134,6 +136,34 @@ def run_server(running: uvicorn.Server, listener: socket.socket) -> None:
                 if serving.done():  # uvicorn's own
                     raise
                 log.exception("code of the project called sys.exit() in a callback of the loop")
+
+
+def serve_workers(
+    target: str, host: str, port: int, *, announce: Callable[[], None], **options: Any
+) -> None:
+    """Serve an app in several processes, until a signal ends them or one of them cannot start.
+
+    They share one socket. Who calls before the first of them is ready waits.
+    """
+    import uvicorn
+    from uvicorn.config import STARTUP_FAILURE
+    from uvicorn.supervisors import Multiprocess
+
+    config = uvicorn.Config(
+        target,
+        host=host,
+        port=port,
+        factory=True,
+        timeout_worker_healthcheck=WORKER_SILENCE_SECONDS,
+        **options,
+    )
+    with contextlib.closing(bind_socket(host, port)) as listener:
+        listener.listen(config.backlog)
+        running = Multiprocess(config, sockets=[listener])
+        announce()
+        running.run()
+    if any(process.exitcode == STARTUP_FAILURE for process in running.processes):
+        raise CheckrailError("a worker did not start. What it logged says why")
 
 
 def exit_on_signals(running: uvicorn.Server) -> None:

@@ -91,7 +91,8 @@ class LimitedProtocol(_AnyProtocol):
             self._phase = Phase.HEADERS  # of a request that begins with empty lines
         if self._phase is not before:
             self._since = self.loop.time()
-        if self._pending_bytes > self._limits.header_bytes > 0:
+        over = self._pending_bytes > self._limits.header_bytes > 0
+        if over and self._phase is not Phase.LEAVING:
             self._refuse_size()
 
     def _feed(self, data: bytes) -> bool:

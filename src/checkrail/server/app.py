@@ -85,11 +85,15 @@ def _ordered_routes(disabled: Collection[str]) -> list[BaseRoute]:
 
 
 class Server:
-    """An ASGI app that opens a project when it starts, and closes it when it stops."""
+    """An ASGI app that opens a project when it starts, and closes it when it stops.
 
-    def __init__(self, project: Project, *, dev: bool = False) -> None:
+    A worker logs why it did not start; of one that is alone, `failed` is for the command to tell.
+    """
+
+    def __init__(self, project: Project, *, dev: bool = False, worker: bool = False) -> None:
         self.project = project
         self.dev = dev
+        self._worker = worker
         self.app: ASGIApp | None = None
         self.failed: Exception | None = None
 
@@ -112,6 +116,8 @@ class Server:
                 self.failed = self._startup_error(error)
                 if not isinstance(self.failed, CheckrailError):
                     log.exception("the server did not start")
+                elif self._worker:
+                    log.error("the server did not start: %s", self.failed)  # noqa: TRY400
                 await send({"type": "lifespan.startup.failed", "message": ""})
                 return
             if not self.dev:
