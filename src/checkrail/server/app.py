@@ -67,6 +67,7 @@ def build_app(services: Services, own: Any = None) -> ASGIApp:
     app.add_middleware(
         Guard,
         authenticator=services.authenticator,
+        routes=app.router.routes,
         custom=custom,
         body_limit=limit,
     )

@@ -23,8 +23,7 @@ from websockets.sync.client import connect
 from checkrail.config.server import ServerConfig
 from checkrail.server.app import build_app
 from checkrail.server.auth import choose_authenticator
-from checkrail.server.auth.route_table import routes_of
-from checkrail.server.auth.rule_matcher import SOCKET
+from checkrail.server.auth.route_table import SOCKET, routes_of
 from checkrail.server.services import Services
 
 from .conftest import KEYS

@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 from checkrail.adapters.litellm.calls import Call, ProxyHookSet
 from checkrail.adapters.litellm.pending_calls import PendingCalls
 from checkrail.adapters.litellm.requests import format_at, format_of, write_back
-from checkrail.adapters.litellm.synthetic_answers import ANSWERED, answer_without_model
 from checkrail.config.hook_files import find_gateway_files
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.values import AssistantMessage
@@ -32,6 +31,7 @@ from checkrail.gateway.stream import StreamedReply
 from checkrail.gateway.upstreams import UpstreamResponse
 from checkrail.gateway.verdicts import Refused
 from checkrail.llm.chat.stream import DONE
+from checkrail.llm.conversation import text_of
 from checkrail.llm.json_bytes import write_json
 from checkrail.llm.messages.api import Messages
 from checkrail.llm.responses.api import Responses
@@ -62,6 +62,15 @@ CURSOR = "/cursor/chat/completions"
 """Where a request may be one of the responses API, and its answer is one of the chat API."""
 
 NOT_SEEN = "no hook sees this, and the hooks of this proxy let nothing pass unseen"
+
+ANSWERED = "ModifyResponseException"
+"""LiteLLM's exception that has a text in place of an answer."""
+
+PLACEHOLDER = "answered by a hook"
+"""What LiteLLM takes for the model's answer, until the answer takes its place."""
+
+UNCACHED = {"no-cache": True, "no-store": True}
+"""Has LiteLLM keep it for nobody else, who may have the model's answer."""
 
 
 class UnknownLiteLLMError(CheckrailError):
@@ -491,3 +500,38 @@ def _chat_chunk(call: Call, body: dict[str, Any]) -> dict[str, Any]:
     said = any(choice.get("delta") or choice.get("finish_reason") for choice in choices)
     choices = choices if said or not body.get("usage") else []
     return body | {"model": call.request.model, "choices": choices}
+
+
+def answer_without_model(
+    call: Call, data: dict[str, Any], message: AssistantMessage | None, waiting: PendingCalls
+) -> dict[str, Any]:
+    """Make LiteLLM answer without a model; a stream begins with an exception of its own."""
+    call.synthetic = answer = message or AssistantMessage()
+    _check_supported(call, answer)
+    if not call.request.stream:
+        whole = call.format.name == "chat"
+        data["mock_response"] = (
+            call.format.build_answer(answer, call.request) if whole else PLACEHOLDER
+        )
+        data["cache"] = UNCACHED
+        return data
+    if call.format.name != "responses":  # there, LiteLLM writes the stream and asks nobody
+        waiting.add_marked(call, data)
+    modified = getattr(importlib.import_module("litellm.exceptions"), ANSWERED)
+    raise modified(
+        message=text_of(answer.content),
+        model=call.request.model or "",
+        request_data=data,
+        guardrail_name="checkrail",
+    )
+
+
+def _check_supported(call: Call, answer: AssistantMessage) -> None:
+    """Refuse an answer that LiteLLM cannot send. Raises `Refused`."""
+    told = None
+    if call.passes_through:
+        told = f"a hook cannot answer on a pass-through route of LiteLLM: ask {call.format.path}"
+    elif call.request.stream and call.format.name == "responses" and answer.tool_calls:
+        told = "LiteLLM cannot stream an answer of a hook that calls tools: ask without stream"
+    if told is not None:
+        raise Refused(Refusal(501, told, "not_supported"))
