@@ -122,8 +122,10 @@ def name_types_by_path(package: str, base: Path) -> None:
         if file is None or not file.is_relative_to(base):
             continue
         new = module_name(os.path.relpath(file, base))
-        if sys.modules.setdefault(new, module) is not module:
+        known = sys.modules.get(new)
+        if known is not None and _source_file(known) != file:
             continue  # another project's file of the same path was loaded before
+        sys.modules[new] = module
         for each in [*vars(module).values()]:
             if isinstance(each, type) and each.__module__ == name:
                 type.__setattr__(each, "__module__", new)
