@@ -178,8 +178,7 @@ async def _authorize_run(
         raise InvalidError("a run without a thread resumes nothing. Name the thread that waits")
     value = _auth_value(asked)
     asker = await served.principal(connection, "threads", "create_run", value)
-    if asked.webhook is not None:
-        _check_webhook(served, asked.webhook)
+    check_webhook(served, asked.webhook)
     if asked.thread_id is not None:
         await _check_filters(served, asked.thread_id, asker)
     kwargs = value.get("kwargs") or {}
@@ -209,8 +208,10 @@ def _auth_value(asked: RunRequest) -> dict[str, Any]:
     }
 
 
-def _check_webhook(served: Services, url: str) -> None:
+def check_webhook(served: Services, url: str | None) -> None:
     """Refuse at once what would never be sent."""
+    if url is None:
+        return
     try:
         served.runs.parts.outbound.check(url)
     except OutboundRefused as error:

@@ -268,6 +268,7 @@ class Admission:
             request,
             config=_merge_settings(assistant.config, config),
             context=_merge_settings(assistant.context, context),
+            context_given=bool(request.context),
         )
         now = self._parts.database.time()
         agent = self._parts.catalogue.require_runnable(assistant.graph_id)

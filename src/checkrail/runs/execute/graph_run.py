@@ -200,6 +200,7 @@ class GraphRun:
             command=kwargs.get("command"),
             config=_with_metadata(kwargs.get("config") or {}, row.metadata),
             context=kwargs.get("context"),
+            context_given=kwargs.get("context_given", False),
             checkpoint=kwargs.get("checkpoint"),
             assistant_id=row.assistant_id,
             graph_id=row.agent_name,

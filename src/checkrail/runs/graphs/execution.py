@@ -19,7 +19,6 @@ from checkrail.runs.graphs.thread_rows import hold_head, latest_of_run, restore_
 from checkrail.runs.jsons import Fragment, dumps, jsonable
 
 if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
     from langgraph.pregel import Pregel
     from langgraph.types import StateSnapshot
 
@@ -146,10 +145,9 @@ async def execute_graph(
 ) -> GraphOutcome:
     """Run a graph to its end or to where it waits, and emit what it streams, in order."""
     given = await _graph_input(graph, request)
-    config = build_config(request)
     watch = _Watch(request, emit, mark)
     try:
-        async with aclosing(_open_stream(graph, given, config, request, watch)) as stream:
+        async with aclosing(_open_stream(graph, given, request, watch)) as stream:
             if watch.nested:
                 async for ns, mode, data in stream:
                     watch.feed(ns, mode, data)
@@ -183,11 +181,13 @@ def _stores_deltas(graph: Graph) -> bool:
 
 
 def _open_stream(
-    graph: Graph, given: Any, config: RunnableConfig, request: GraphRequest, watch: _Watch
+    graph: Graph, given: Any, request: GraphRequest, watch: _Watch
 ) -> AsyncGenerator[Any, None]:
     returned = None if request.whole_state else returned_channels(graph)
+    context = graph_context(graph.context_schema, request.context)
+    config = build_config(request, context)
     options: dict[str, Any] = {
-        "context": graph_context(graph.context_schema, request.context),
+        "context": context,
         "stream_mode": watch.streamed,
         "subgraphs": watch.nested,
         "interrupt_before": request.interrupt_before,
