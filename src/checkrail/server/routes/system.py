@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -19,6 +20,8 @@ from checkrail.server.outages import DatabaseUnavailable
 from checkrail.server.responses import JsonResponse
 from checkrail.server.routes.agents import visible_names
 from checkrail.server.services import Services, services_of
+from checkrail.store.database import PATIENCE
+from checkrail.store.health import AWAY
 
 health = Router(tags=["system"])
 router = Router(tags=["system"])
@@ -43,7 +46,11 @@ Served = Annotated[Services, Depends(services_of)]
 async def ok(served: Served, check_db: Annotated[bool, Query()] = False) -> Response:
     """Return that the server is up; with `check_db`, that its database works too."""
     if check_db:
-        await served.database.read(lambda reads: reads.execute(text("SELECT 1")).scalar())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await served.database.read(lambda reads: reads.execute(text("SELECT 1")).scalar())
+        except TimeoutError:  # a database that is frozen says nothing at all
+            raise DatabaseUnavailable(AWAY) from None
         if (trouble := served.database.health.trouble) is not None:
             raise DatabaseUnavailable(trouble)
     return JsonResponse({"ok": True})
