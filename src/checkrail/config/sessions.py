@@ -24,14 +24,18 @@ class SessionsConfig:
     """How long sessions last, how many there may be, and what is said where no reply may be.
 
     `agent` answers messages that name none. `withheld_reply` goes out where a hook refuses a
-    reply, and `failed_reply` where a run failed; an empty one is none. 0 is no limit.
+    reply, and `failed_reply` where a run failed; an empty one is none. 0 is no limit. What a hook
+    asks without a time limit of its own is open for `answer_minutes`. With `from_runs`, hooks at
+    the points of messages and sessions are called for runs too that bring a message.
     """
 
     agent: str | None = None
     idle_minutes: float = 60.0
     per_user: int = 100
     in_all: int = 0
+    answer_minutes: float = 10_080.0
     end_at_shutdown: bool = False
+    from_runs: bool = False
     withheld_reply: str = ""
     failed_reply: str = "Something went wrong here. Please try again."
 
@@ -83,7 +87,9 @@ SESSIONS = MappingCheck(
         "idle_minutes": minutes_or_never,
         "per_user": count,
         "in_all": count,
+        "answer_minutes": minutes_or_never,
         "end_at_shutdown": flag,
+        "from_runs": flag,
         "withheld_reply": reply_text,
         "failed_reply": reply_text,
     }

@@ -75,7 +75,13 @@ class ChannelHost:
             channel.outbound = parts.outbound
 
     async def open_channels(self) -> None:
-        """Open every channel that this process may receive for, and is not open yet."""
+        """Open every channel that this process may receive for, and is not open yet.
+
+        One for which another process receives by now, because this one was away, is let go.
+        """
+        for name in [each for each in self._open if self.channels[each].singleton]:
+            if not await self._hold(name):
+                await self._let_go(name)
         closed = [channel for name, channel in self.channels.items() if name not in self._open]
         await asyncio.gather(*map(self._open_channel, closed))
 
@@ -93,6 +99,19 @@ class ChannelHost:
         else:
             self._failures.pop(name, None)
             self._open.add(name)
+
+    async def _let_go(self, name: str) -> None:
+        """Receive no more for a channel; what is sent on it goes out all the same."""
+        log.warning("another process receives for channel %s by now, and this one ends", name)
+        self._open.discard(name)
+        old = self.channels[name]
+        self._channel_set.replace(self._make_channel(name))
+        await old.close()
+
+    def _make_channel(self, name: str) -> Channel:
+        channel: Channel = self._configs[name].make_channel()
+        channel.outbound = self._parts.outbound
+        return channel
 
     async def answer(self, name: str, request: WebRequest) -> Reply:
         """Answer a request of the service behind a channel."""
@@ -152,6 +171,7 @@ class ChannelHost:
             sender=Principal(User(inbound.sender), inbound.sender),
             text=inbound.text,
             agent_name=None if config is None else config.agent,
+            keeps_unanswered=True,
             address=inbound.address,
             attachments=[
                 {"name": each.name, "content_type": each.content_type, "size": each.size}

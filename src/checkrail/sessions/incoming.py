@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkrail.channels.protocol import Address
 from checkrail.config.sessions import SessionsConfig
@@ -14,8 +14,9 @@ from checkrail.runs import jsons
 from checkrail.runs.admit.admission import new_thread
 from checkrail.runs.admit.requests import Principal
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
+from checkrail.runs.finish.session_ends import prune_sessions
 from checkrail.runs.services import RunServices
-from checkrail.sessions.ending import end_idle_sessions
+from checkrail.sessions.handling import UNNAMED
 from checkrail.sessions.message_worker import MESSAGES, MessageWorker
 from checkrail.sessions.sending import conversation_key, plain_address
 from checkrail.store import messages, sessions, threads
@@ -24,6 +25,9 @@ from checkrail.store.messages import RECEIVED, Message
 from checkrail.store.sessions import Session
 from checkrail.store.threads import Thread
 from checkrail.times import uuid7
+
+if TYPE_CHECKING:
+    from checkrail.runs.agents.catalogue import Catalogue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,8 @@ class Incoming:
     parent_session_id: str | None = None
     thread_id: str | None = None
     address: Address | None = None
+    keeps_unanswered: bool = False
+    """Whether a message is stored that no agent answers, for its sender is told of that later."""
     attachments: Sequence[Mapping[str, Any]] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     place_metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -79,7 +85,7 @@ class Inbox:
 
     async def accept(self, incoming: Sequence[Incoming]) -> list[Message]:
         """Store messages, all or none, and return them; one that came before is as it is now."""
-        agents = [await self.choose_agent(each.agent_name) for each in incoming]
+        agents = [await self._choose_agent(each) for each in incoming]
         stored = await self._parts.database.write(
             lambda tx: [self._store(tx, *each) for each in zip(incoming, agents, strict=True)]
         )
@@ -88,20 +94,16 @@ class Inbox:
                 self._worker.take(row)
         return [row for row, _ in stored]
 
-    async def choose_agent(self, name: str | None) -> str:
+    async def _choose_agent(self, incoming: Incoming) -> str:
         """Return the agent that answers a message: the one that it names, or the project's."""
         catalogue = self._parts.catalogue
-        if name is not None:
-            await self._parts.ensure_known(name)
-        if (chosen := name or self._config.agent) is not None:
-            return catalogue.require_runnable(chosen).name
-        names = [agent.name for agent in catalogue]
-        if len(names) != 1:
-            raise InvalidError(
-                "nobody is named to answer this message. Say agent_name, or "
-                "sessions: {agent: …} in the project's file"
-            )
-        return catalogue.require_runnable(names[0]).name
+        name = incoming.agent_name or self._config.agent or _only_name(catalogue)
+        if incoming.keeps_unanswered:  # a hook may still send it to somebody
+            return name or ""
+        if not name:
+            raise InvalidError(UNNAMED)
+        await self._parts.ensure_known(name)
+        return catalogue.require_runnable(name).name
 
     def _store(self, tx: Tx, incoming: Incoming, agent_name: str) -> tuple[Message, bool]:
         """Store one, and return it with whether it is new; one that is next is for us to handle."""
@@ -199,22 +201,8 @@ class Inbox:
         )
         session = sessions.open_for_key(tx, made)
         if session is made:
-            self._prune(tx, made)
+            prune_sessions(tx, self._parts, made)
         return session
-
-    def _prune(self, tx: Tx, made: Session) -> None:
-        """End the oldest idle sessions where there are more than there may be."""
-        for most, owner in ((self._config.per_user, made.owner), (self._config.in_all, None)):
-            if most and (more := sessions.count_open(tx, owner) - most) > 0:
-                end_idle_sessions(
-                    tx,
-                    self._parts,
-                    tx.time(),
-                    "pruned",
-                    owner=owner,
-                    most=more,
-                    but=made.session_id,
-                )
 
     def _add_thread(self, tx: Tx, incoming: Incoming, session: Session) -> Thread:
         owner, now = incoming.sender.owner_of_new, tx.time()
@@ -230,6 +218,12 @@ class Inbox:
         )
         threads.add(tx, thread)
         return thread
+
+
+def _only_name(catalogue: Catalogue) -> str | None:
+    """Return the name of the only agent that there is."""
+    names = [agent.name for agent in catalogue]
+    return names[0] if len(names) == 1 else None
 
 
 def _hold_open(tx: Tx, session: Session) -> Session:
