@@ -45,7 +45,8 @@ class ChannelConfig:
     """A channel by the name that the project gives it: its class, and the options for that.
 
     Its `approvers` are ids of senders, or globs of them, who may answer what hooks ask: the
-    questions stand in the conversation that they are about, or in `questions_in`.
+    questions stand in the conversation that they are about, or in `questions_in`. What one person
+    writes within `debounce_seconds` is one message.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ChannelConfig:
     agent: str | None = None
     approvers: tuple[str, ...] = ()
     questions_in: str | None = None
+    debounce_seconds: float = 0.0
 
     def make_channel(self) -> Any:
         """Return the channel."""
@@ -76,6 +78,7 @@ COMMON: dict[str, Check] = {
     "agent": text,
     "approvers": texts,
     "questions_in": text,
+    "debounce_seconds": seconds,
 }
 """Keys of every channel; the others are its type's own."""
 

@@ -39,6 +39,7 @@ StopConversation = Callable[[Address, str], Awaitable[None]]
 """Stops what an agent does for a sender in a conversation."""
 
 _OPENING = 15.0  # seconds
+_ALBUM = 1.0  # seconds: the pictures of one come one by one
 
 
 class ChannelClosedError(RequestError):
@@ -179,5 +180,13 @@ class ChannelHost:
                 for each in inbound.attachments
             ],
             metadata=inbound.metadata,
+            group=inbound.group,
+            settle=_settle_seconds(config, inbound),
             body_digest=inbound.digest,
         )
+
+
+def _settle_seconds(config: ChannelConfig | None, inbound: Inbound) -> float:
+    """Return how long a message waits for what belongs to it."""
+    pause = 0.0 if config is None else config.debounce_seconds
+    return max(pause, _ALBUM) if inbound.group is not None else pause

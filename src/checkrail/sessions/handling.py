@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,11 +96,19 @@ class _Reply:
 class MessageHandler:
     """Handles the messages that this process holds."""
 
-    def __init__(self, runs: Runs, config: SessionsConfig, measures: Measures) -> None:
+    def __init__(
+        self,
+        runs: Runs,
+        config: SessionsConfig,
+        measures: Measures,
+        *,
+        on_run: Callable[[Message], None],
+    ) -> None:
         self._runs = runs
         self._parts = runs.parts
         self._config = config
         self._measures = measures
+        self._on_run = on_run
 
     async def handle(self, row: Message) -> None:
         """Take a message one stage further: to its run, or from the end of that to its reply."""
@@ -209,6 +217,8 @@ class MessageHandler:
             refusal = Refusal(str(error), error.status, "admission", None, None, error.retry_after)
             failed = {"status": "error", "phase": "rejected", "error": str(error)}
             return failed | {"refusal": refusal.plain()}
+        else:
+            self._on_run(row)
         return None
 
     async def _build_request(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from checkrail.channels.protocol import Address
@@ -21,13 +21,18 @@ from checkrail.sessions.message_worker import MESSAGES, MessageWorker
 from checkrail.sessions.sending import conversation_key, plain_address
 from checkrail.store import messages, sessions, threads
 from checkrail.store.database import Tx
-from checkrail.store.messages import RECEIVED, Message
+from checkrail.store.messages import JOINED, RECEIVED, Message
 from checkrail.store.sessions import Session
 from checkrail.store.threads import Thread
 from checkrail.times import uuid7
 
 if TYPE_CHECKING:
     from checkrail.runs.agents.catalogue import Catalogue
+
+
+_MOST_JOINED = 20
+_LONGEST_WAIT = 10
+"""How many times its pause a message waits, however much its sender adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +60,10 @@ class Incoming:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     place_metadata: Mapping[str, Any] = field(default_factory=dict)
     """Of the session and the thread, if they are new."""
+    group: str | None = None
+    """What messages have in common that are one, such as the pictures of an album."""
+    settle: float = 0.0
+    """Seconds to wait for what else belongs to it: of its group, or whatever its sender adds."""
     body_digest: str | None = None
     """Of all that came, where the channel says so."""
 
@@ -65,7 +74,13 @@ class Incoming:
             "has_quotas": self.sender.has_quotas,
             "attachments": [dict(each) for each in self.attachments],
             "metadata": dict(self.metadata),
+            **({} if self.group is None else {"group": self.group}),
         }
+
+    def joins(self, row: Message) -> bool:
+        """Return whether it belongs to a message that still waits for more."""
+        is_full = len(row.content.get("joined", ())) >= _MOST_JOINED
+        return not is_full and row.content.get("group") == self.group
 
     def digest(self) -> str:
         """Return what tells this message from another that has its id."""
@@ -92,6 +107,8 @@ class Inbox:
         for row, is_new in stored:
             if is_new and row.worker_id is not None:
                 self._worker.take(row)
+            elif is_new and row.due_at is not None:
+                self._worker.look_after(row.due_at - self._parts.database.time())
         return [row for row, _ in stored]
 
     async def _choose_agent(self, incoming: Incoming) -> str:
@@ -122,7 +139,20 @@ class Inbox:
         threads.lock_only(tx, thread.thread_id)
         now = tx.time()
         began = session.started_at is not None
-        is_next = began and self._worker.room > 0 and messages.is_thread_free(tx, thread.thread_id)
+        joined_to = None
+        if incoming.settle:
+            if messages.find_external(
+                tx, incoming.channel, incoming.account, incoming.external_id
+            ):  # stored while we waited for the thread
+                return self._store(tx, incoming, agent_name)
+            joined_to = _join(tx, thread.thread_id, incoming, now)
+        settles = incoming.settle if joined_to is None else 0.0
+        is_next = (
+            began
+            and not incoming.settle
+            and self._worker.room > 0
+            and messages.is_thread_free(tx, thread.thread_id)
+        )
         row = Message(
             message_id=uuid7(),
             channel=incoming.channel,
@@ -137,13 +167,18 @@ class Inbox:
             user=plain(incoming.sender.user),
             address=None if incoming.address is None else plain_address(incoming.address),
             content=incoming.content(),
-            status=RECEIVED,
+            status=RECEIVED if joined_to is None else JOINED,
+            joined_to=None if joined_to is None else joined_to.message_id,
+            due_at=now + settles if settles else None,
+            ended_at=None if joined_to is None else now,
             worker_id=self._parts.worker_id if is_next else None,
             created_at=now,
             updated_at=now,
         )
         if not messages.add(tx, row):  # somebody else has stored it just now
             return self._store(tx, incoming, agent_name)
+        if joined_to is not None:
+            return joined_to, True
         if not is_next:
             tx.publish(*MESSAGES)
         return row, True
@@ -218,6 +253,25 @@ class Inbox:
         )
         threads.add(tx, thread)
         return thread
+
+
+def _join(tx: Tx, thread_id: str, incoming: Incoming, now: float) -> Message | None:
+    """Add what was said to the message before it, if that waits for more; return it then."""
+    first = messages.find_settling(tx, thread_id)
+    if first is None or not incoming.joins(first):
+        return None
+    before, more = first.content, incoming.content()
+    content = {
+        **before,
+        "text": "\n".join(text for text in (before["text"], more["text"]) if text),
+        "attachments": [*before["attachments"], *more["attachments"]],
+        "joined": [*before.get("joined", ()), incoming.external_id],
+    }
+    due_at = min(now + incoming.settle, first.created_at + _LONGEST_WAIT * incoming.settle)
+    told: dict[str, Any] = {"content": content, "due_at": due_at, "updated_at": now}
+    if not messages.update_if(tx, first.message_id, RECEIVED, **told):
+        return None  # it is handled by now
+    return replace(first, **told)
 
 
 def _only_name(catalogue: Catalogue) -> str | None:

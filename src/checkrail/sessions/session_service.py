@@ -24,6 +24,7 @@ from checkrail.sessions.handling import MessageHandler
 from checkrail.sessions.incoming import Inbox, Incoming
 from checkrail.sessions.message_worker import MessageWorker
 from checkrail.sessions.sending import REPLY, ChannelSet, ReplySender, conversation_key
+from checkrail.sessions.typing_signs import TypingSigns
 from checkrail.store import messages, sessions
 from checkrail.store.database import Tx
 from checkrail.store.health import DatabaseUnavailableError
@@ -59,7 +60,10 @@ class Sessions:
         self._parts = runs.parts
         self._config = config
         channels = ChannelSet({each.name: each.make_channel() for each in configs})
-        self.handler = MessageHandler(runs, config, channels.capabilities)
+        self._typing = TypingSigns(runs.parts, channels)
+        self.handler = MessageHandler(
+            runs, config, channels.capabilities, on_run=self._typing.start
+        )
         self.worker = MessageWorker(runs.parts, self.handler)
         self.inbox = Inbox(runs.parts, config, self.worker)
         self.host = ChannelHost(
@@ -166,6 +170,7 @@ class Sessions:
 
     async def close(self) -> None:
         """Receive nothing more, and finish what is under way."""
+        await self._typing.close()
         await self.host.close()
         await self.worker.close()
         if self._config.end_at_shutdown and self._parts.alone:

@@ -34,6 +34,9 @@ REPLYING = "replying"
 WAITING = "waiting"
 """A person is asked about it, or about its reply."""
 
+JOINED = "joined"
+"""It was added to the one before it: an album is one message, and so is what comes at once."""
+
 UNFINISHED = (RECEIVED, RUNNING, REPLYING, WAITING)
 
 
@@ -65,6 +68,8 @@ class Message:
     refusal: Any = None
     error: str | None = None
     ended_at: float | None = None
+    due_at: float | None = None
+    joined_to: str | None = None
 
 
 _SELECT = select_rows(Message, messages)
@@ -160,8 +165,9 @@ def find_external(reads: Reads, channel: str, account: str, external_id: str) ->
 def claim(tx: Tx, worker_id: str, most: int, *, suspected: bool = False) -> list[Message]:
     """Take messages that are next in their threads, for a worker."""
     blamed = messages.c.lost >= LAST_CHANCE
+    is_due = or_(messages.c.due_at.is_(None), messages.c.due_at <= tx.time())
     query = (
-        _SELECT.where(TO_HANDLE, blamed if suspected else ~blamed, _IS_NEXT)
+        _SELECT.where(TO_HANDLE, blamed if suspected else ~blamed, is_due, _IS_NEXT)
         .order_by(messages.c.seq)
         .limit(most)
         .with_for_update(skip_locked=True)
@@ -172,6 +178,14 @@ def claim(tx: Tx, worker_id: str, most: int, *, suspected: bool = False) -> list
         taken = update(messages).where(messages.c.message_id.in_(ids))
         tx.execute(taken.values(worker_id=worker_id))
     return found
+
+
+def find_settling(reads: Reads, thread_id: str) -> Message | None:
+    """Find the last message of a thread if it still waits for what belongs to it."""
+    query = _SELECT.where(messages.c.thread_id == thread_id, messages.c.ended_at.is_(None))
+    last = fetch_row(reads, Message, query.order_by(messages.c.seq.desc()).limit(1))
+    waits = last is not None and last.status == RECEIVED and last.due_at is not None
+    return last if waits and last is not None and last.worker_id is None else None
 
 
 def update_owned(tx: Tx, row: Message, worker_id: str | None, /, **values: Any) -> bool:

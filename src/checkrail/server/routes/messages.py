@@ -50,6 +50,7 @@ MessageStatus = Literal[
     "withheld",
     "failed",
     "cancelled",
+    "joined",
 ]
 
 HTTP = "http"
@@ -99,6 +100,7 @@ class Message(BaseModel, defer_build=True):
     reply: str | None
     refusal: Refusal | None
     error: str | None
+    joined_to: str | None
     created_at: str
     updated_at: str
     ended_at: str | None
