@@ -183,12 +183,13 @@ async def get_message(request: Request, served: Served, message_id: UUID) -> Res
     return JsonResponse(render_message(row) | {"deliveries": sent})
 
 
-async def _wait_for_run(changes: AsyncIterator[messages.Message]) -> messages.Message:
+async def _wait_for_run(changes: AsyncGenerator[messages.Message]) -> messages.Message:
     """Return a message when it is known whether it has a run; raise what refused it one."""
     async for row in changes:
         if row.status not in (RECEIVED, "replying"):
             break
     if row.ended_at is not None and row.refusal is not None and row.refusal["point"] in _BEFORE:
+        await changes.aclose()
         raise _RefusedMessage(row)
     return row
 
