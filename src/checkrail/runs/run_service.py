@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from checkrail.engine.containment import contain_tasks
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import User
-from checkrail.runs.admit.admission import Admission
+from checkrail.runs.admit.admission import Admission, Confirm
 from checkrail.runs.admit.hook_runs import HookRuns
 from checkrail.runs.admit.quotas import OwnerQuotas
 from checkrail.runs.admit.requests import Idempotency, Principal, RunRequest
@@ -68,10 +68,14 @@ class Runs:
         self.clock = Scheduler(parts, self.admission)
 
     async def admit(
-        self, requests: Sequence[RunRequest], asker: Principal, once: Idempotency | None = None
+        self,
+        requests: Sequence[RunRequest],
+        asker: Principal,
+        once: Idempotency | None = None,
+        confirm: Confirm | None = None,
     ) -> list[Run]:
-        """Admit runs, all or none, and return them; those that can start have started."""
-        return await self.admission.admit(requests, asker, once)
+        """Admit runs, all or none: see `Admission.admit`."""
+        return await self.admission.admit(requests, asker, once, confirm)
 
     async def resume(
         self,

@@ -218,6 +218,7 @@ def render_message(row: Message) -> dict[str, Any]:
         "reply": row.reply,
         "refusal": row.refusal,
         "error": row.error,
+        "joined_to": row.joined_to,
         "created_at": render_time(row.created_at),
         "updated_at": render_time(row.updated_at),
         "ended_at": render_time(row.ended_at),

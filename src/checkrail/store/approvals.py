@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import delete, exists, func, insert, or_, select, update
@@ -252,15 +252,21 @@ def use_answers(tx: Tx, approval_ids: Sequence[str], now: float) -> int:
     return tx.execute(query.values(used_at=now)).rowcount
 
 
-def void_open(tx: Tx, run_id: str) -> None:
-    """Withdraw the questions of a run that nobody has answered."""
-    query = update(approvals).where(approvals.c.run_id == run_id, ASKED)
-    tx.execute(query.values(status="void"))
+def void_open(
+    tx: Tx, run_ids: Iterable[str] = (), request_ids: Iterable[str] = ()
+) -> list[Approval]:
+    """Withdraw the open questions of runs and messages; return those that stand on a channel."""
+    of_run, of_request = approvals.c.run_id.in_([*run_ids]), approvals.c.request_id
+    return _void(tx, or_(of_run, of_request.in_([*request_ids])), ASKED)
 
 
-def void_others(tx: Tx, row: Approval) -> None:
-    """Withdraw the same hook's questions of the same run about other values."""
-    query = update(approvals).where(
+def void_others(tx: Tx, row: Approval) -> list[Approval]:
+    """Withdraw the same hook's questions of the same run about other values.
+
+    Return those that are open, and stand on a channel.
+    """
+    return _void(
+        tx,
         approvals.c.run_id == row.run_id,
         approvals.c.point == row.point,
         approvals.c.hook == row.hook,
@@ -268,7 +274,13 @@ def void_others(tx: Tx, row: Approval) -> None:
         approvals.c.used_at.is_(None),
         approvals.c.status != "void",
     )
-    tx.execute(query.values(status="void"))
+
+
+def _void(tx: Tx, *which: Any) -> list[Approval]:
+    on_channel = _SELECT.where(*which, ASKED, approvals.c.posted.is_not(None))
+    posted = fetch_rows(tx, Approval, on_channel)
+    tx.execute(update(approvals).where(*which).values(status="void"))
+    return [replace(row, status="void") for row in posted]
 
 
 def find_due(reads: Reads, now: float, most: int = 100) -> list[Approval]:

@@ -411,6 +411,8 @@ messages = Table(
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
     Column("ended_at", Double),
+    Column("due_at", Double),  # until then it waits for what belongs to it
+    Column("joined_to", String),  # the message that it was added to
     Index("messages_once", "channel", "account", "external_id", unique=True),
     Index("messages_of_thread", "thread_id", "seq"),
     Index("messages_of_session", "session_id", "seq"),

@@ -90,6 +90,7 @@ class SlackChannel(Channel):
         edits=True,
         buttons=True,
         typing=True,
+        typing_seconds=100.0,  # Slack takes it away after two minutes, or with the answer
         attachments=True,
         max_text=2400,  # five times as much, if all is escaped, fits in a message with buttons
     )

@@ -15,9 +15,10 @@ from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision, HookPoint, Lane
 from checkrail.engine.scope import Scope
 from checkrail.engine.verdict import Verdict
-from checkrail.runs import approvals, jsons
+from checkrail.runs import jsons
 from checkrail.runs.execute.job import MEMO, NOT_LEFT, suspended_state
 from checkrail.runs.execute.live_run import LiveRun
+from checkrail.runs.execute.run_messages import fire_result, holds_result, reviews_result
 from checkrail.runs.finish import outcome as outcomes
 from checkrail.runs.finish.outcome import RunOutcome
 from checkrail.runs.graphs import state, thread_rows
@@ -27,7 +28,6 @@ from checkrail.runs.graphs.execution import (
     GraphOutcome,
     HeldEvents,
     execute_graph,
-    has_result_hooks,
     returned_channels,
 )
 from checkrail.runs.graphs.requests import PROTOCOL_MODES, GraphRequest
@@ -175,7 +175,7 @@ class GraphRun:
         """Fire the hooks again on a result of the graph that was stored meanwhile."""
         row = self._live.row
         held = HeldEvents(self._live.emit, self._parts.settings.limits.events, kept["events"])
-        if not self._scope.has("on_result"):
+        if not reviews_result(self._parts, self._live.row, self._scope):
             held.release()
         config = row.kwargs.get("config") or {}
         async with self._parts.graphs.open(
@@ -220,7 +220,7 @@ class GraphRun:
         )
 
     def _has_result_hooks(self) -> bool:
-        return has_result_hooks(self._scope)
+        return holds_result(self._parts, self._live.row, self._scope)
 
     def _crash_policy(self) -> str:
         if self._live.row.kwargs.get("durability") == "exit":
@@ -237,8 +237,8 @@ class GraphRun:
             return self._interrupt_outcome(found)
         values = found.values
         ended = self._output_mismatch(found.output)
-        if ended is None and self._scope.has("on_result"):
-            verdict = await self._fire_on_result(values, held)
+        verdict = None if ended is not None else await self._fire_on_result(values, held)
+        if verdict is not None:
             if verdict.decision in (Decision.BLOCK, Decision.FAIL):
                 ended = self._outcome_from_verdict(verdict)
             else:
@@ -273,16 +273,14 @@ class GraphRun:
         await state.rewrite_values(graph, self._live.thread_id, changed)
         return changed
 
-    async def _fire_on_result(self, values: Any, held: HeldEvents | None) -> Verdict:
-        """Fire the hooks on a result; it is stored if somebody has to be asked first."""
+    async def _fire_on_result(self, values: Any, held: HeldEvents | None) -> Verdict | None:
+        """Fire the hooks on a result, if any; it is stored if somebody has to be asked first."""
 
         def build_suspended() -> dict[str, Any]:
             held_back = [] if held is None else held.events
             return {"output": values, "usage": self._guard.usage, "events": held_back}
 
-        return await approvals.fire_or_suspend(
-            self._parts, self._live, self._scope, "on_result", values, keep=build_suspended
-        )
+        return await fire_result(self._parts, self._live, self._scope, values, keep=build_suspended)
 
     def _interrupt_outcome(self, found: GraphOutcome) -> RunOutcome:
         """Return the outcome of a run that waits for somebody: its output says for what."""

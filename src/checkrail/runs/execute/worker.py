@@ -132,7 +132,7 @@ class Worker:
     async def _claim_runs(self, room: int, awaited: frozenset[str]) -> _ClaimedRuns | None:
         """Claim runs; None: the agents were not up to date, and are now."""
         parts = self._parts
-        seen, straight = parts.see_agents(), not parts.has_hooks("on_run_start")
+        seen, straight = parts.see_agents(), not parts.has_start_hooks()
         suspects = room > 0 and parts.last_chance.start_search(_RUNS)
         taken: _ClaimedRuns | None = _ClaimedRuns()
         try:

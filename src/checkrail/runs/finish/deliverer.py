@@ -190,7 +190,10 @@ class Deliverer:
             records.add(tx, told)
             for run_id, counts in records.count_by_run(told).items():
                 runs.count_hooks(tx, run_id, counts)
-            deliveries.store_result(tx, row.delivery_id, self._parts.worker_id, **changed)
+            worker = self._parts.worker_id
+            stored = deliveries.store_result(tx, row.delivery_id, worker, **changed)
+            if stored and changed["status"] == "dead":
+                deliveries.give_up_behind(tx, row, tx.time())
 
         while True:
             try:

@@ -7,10 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from checkrail.engine.enforcement import has_enforcing_hooks
 from checkrail.engine.errors import error_type
-from checkrail.engine.points import HookPoint, Lane
-from checkrail.engine.scope import Scope
 from checkrail.runs.execute.live_run import EventLimitError
 from checkrail.runs.graphs.context import graph_context
 from checkrail.runs.graphs.payloads import checkpoint_of, render_chunk, render_interrupts
@@ -357,11 +354,6 @@ def _outcome_from_state(snapshot: StateSnapshot, returned: list[str] | None) -> 
         waiting={task: render_interrupts(interrupts) for task, interrupts in asked.items()},
         returned=returned,
     )
-
-
-def has_result_hooks(scope: Scope) -> bool:
-    """Return whether a hook may change or refuse the result of a run."""
-    return has_enforcing_hooks(scope, HookPoint.ON_RESULT, Lane.TRANSFORM, Lane.GATE)
 
 
 class HeldEvents:

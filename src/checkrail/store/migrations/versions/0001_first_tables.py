@@ -387,6 +387,8 @@ def _create_messages() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("updated_at", sa.Double(), nullable=False),
         sa.Column("ended_at", sa.Double()),
+        sa.Column("due_at", sa.Double()),
+        sa.Column("joined_to", sa.String()),
     )
     once = ["channel", "account", "external_id"]
     op.create_index("messages_once", "messages", once, unique=True)
