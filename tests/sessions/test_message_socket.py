@@ -228,6 +228,7 @@ def test_a_message_is_gone_on_with_after_a_break_and_only_by_its_sender(site):
 
 
 def test_only_who_names_the_subprotocol_and_comes_from_here_gets_in(site):
+    site.served.mark()
     for options, status, says in (
         ({"subprotocols": None}, 400, "checkrail.chat.v1"),
         ({"subprotocols": ["chat"]}, 400, "checkrail.chat.v1"),
@@ -238,6 +239,7 @@ def test_only_who_names_the_subprotocol_and_comes_from_here_gets_in(site):
             pass
         assert refused.value.response.status_code == status
         assert says in refused.value.response.body.decode()
+    assert "Traceback" not in site.served.since_mark()  # whoever is refused is no error
 
 
 def test_a_revoked_key_closes_what_was_open(site):

@@ -56,7 +56,7 @@ def error_response(
 
 def handle_errors(app: FastAPI) -> None:
     """Answer every error of the routes in one shape."""
-    app.add_exception_handler(AuthError, auth_error_response)
+    app.add_exception_handler(AuthError, auth_error_response)  # type: ignore[arg-type] # of both
     app.add_exception_handler(RequestError, _answer_request_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http_error)

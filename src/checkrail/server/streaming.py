@@ -7,14 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from checkrail.runs import jsons
 from checkrail.runs.errors import SOON, TooManyError
-from checkrail.server.auth import auth_error_response, revoked_error
+from checkrail.server.auth import revoked_error
 from checkrail.server.auth.caller import SCOPE_KEY
+from checkrail.server.auth.errors import send_refusal
 from checkrail.server.services import Services
 from checkrail.server.streams.sse import HEARTBEAT, encode_frame
 
@@ -113,7 +113,7 @@ class LongResponse(Response):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SOON):
                 if not self._started:
-                    await (await auth_error_response(Request(scope), error))(scope, receive, send)
+                    await send_refusal(error, scope, receive, send)
                     return
                 body = self.render_error_end({"error": error.error, "message": error.message})
                 await send({"type": "http.response.body", "body": body, "more_body": False})

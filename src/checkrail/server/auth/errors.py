@@ -95,12 +95,18 @@ async def send_refusal(refusal: AuthError, scope: Scope, receive: Receive, send:
         await _refuse_socket(refusal, socket)
 
 
-async def auth_error_response(connection: HTTPConnection, refusal: Exception) -> JSONResponse:
-    """Answer for a route that was refused; made for `app.add_exception_handler(AuthError, …)`."""
+async def auth_error_response(
+    connection: HTTPConnection, refusal: Exception
+) -> JSONResponse | None:
+    """Answer for a route that was refused; made for `app.add_exception_handler(AuthError, …)`.
+
+    None: it was a WebSocket, which has its answer.
+    """
     if not isinstance(refusal, AuthError):
         raise refusal
     if isinstance(connection, WebSocket):
         await _refuse_socket(refusal, connection)
+        return None
     return _refusal_response(refusal)
 
 
