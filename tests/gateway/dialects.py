@@ -239,7 +239,7 @@ class Responses(Dialect):
                 case "error":
                     heard.error = data
                 case "response.failed":
-                    heard.error = data["response"]["error"]
+                    heard.error = heard.error or data["response"]["error"]
                 case "response.output_item.added":
                     items[data["output_index"]] = [data["item"], ""]
                 case "response.output_text.delta" | "response.function_call_arguments.delta":

@@ -338,9 +338,17 @@ def test_changed_logprobs_and_arguments_do_not_stay_in_the_stream():
 
 
 def test_an_error_within_a_stream_is_an_event_of_the_api():
-    [found] = told(API.error_event(Refusal(403, "Not today", "not_today")))
+    found, failed = told(API.error_event(Refusal(403, "Not today", "not_today")))
     assert (found["type"], found["code"], found["message"]) == ("error", "not_today", "Not today")
     assert found["error"]["message"] == "Not today"
+    reason = {"code": "invalid_prompt", "message": "Not today"}
+    assert (failed["type"], failed["response"]["error"]) == ("response.failed", reason)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_error_that_may_pass_is_no_failed_response(status):
+    [found] = told(API.error_event(Refusal(status, "Not now")))
+    assert found["type"] == "error"
 
 
 def test_an_answer_of_nothing_is_one():

@@ -55,6 +55,12 @@ DEFAULTS: Mapping[str, Any] = {
 """What the API tells of a request with its answer, where the request does not say."""
 
 
+FINAL_CODE = "invalid_prompt"
+"""The code of a failed response on which clients do not call again."""
+
+TOO_MANY = 429
+
+
 class Responses(EventStreamFormat):
     """The API at `/v1/responses`."""
 
@@ -139,12 +145,19 @@ class Responses(EventStreamFormat):
         """Write an error that ends a stream as this API does.
 
         The API is documented to tell an error at the top of the event, and tells it one level
-        deeper: clients look for it in either place.
+        deeper: clients look for it in either place. Codex looks for a response that failed, and
+        calls again unless that is for a reason which it takes as final.
         """
         error = write_openai_error(refusal)["error"]
         top = {"code": error["code"], "message": error["message"], "param": None}
         data = {"type": "error", "sequence_number": 0, **top, "error": error}
-        return write_event(write_json(data), "error")
+        told = write_event(write_json(data), "error")
+        if refusal.status >= 500 or refusal.status == TOO_MANY:
+            return told
+        reason = {"code": FINAL_CODE, "message": refusal.message}
+        response = {"object": "response", "status": "failed", "error": reason, "output": []}
+        failed = {"type": "response.failed", "sequence_number": 1, "response": response}
+        return told + write_event(write_json(failed), "response.failed")
 
 
 def _write_stream(response: Body) -> Iterator[bytes]:
