@@ -235,7 +235,10 @@ async def _find_approval(
 
 def _render_for(request: Request, served: Services, row: approvals.Approval) -> dict[str, Any]:
     """Return a question as a caller sees it: where it comes from, and whether they may answer."""
-    parts = served.runs.parts
+    runs = getattr(served, "runs", None)
+    if runs is None:  # a gateway that runs alone
+        return render_approval(row)
+    parts = runs.parts
     agent = parts.catalogue.get(row.agent_name) if row.agent_name else None
     levels = [parts.registry, *([] if agent is None else [agent.hooks])]
     hooks = [bound for level in levels for bound in level.bound_hooks(row.point)]
