@@ -442,6 +442,8 @@ READING = {
     "status": None,
     "to": "2100-01-01T00:00:00Z",
     "types": "run_*",
+    "window": "1h",
+    "hook": "door",
     "stream_mode": "values",
     "subgraphs": True,
     "suffix": ["shared"],

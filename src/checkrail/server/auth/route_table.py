@@ -222,7 +222,12 @@ RUNS = _parse_rules(
     "POST   /runs/{run_id}/cancel                           update",
 )
 
-EVENTS = _parse_rules("events", "GET /events read")
+EVENTS = _parse_rules(
+    "events",
+    "GET    /events                                         read",
+    "GET    /stats/runs                                     read",
+    "GET    /hooks/stats                                    read",
+)
 
 SESSIONS = _parse_rules(
     "sessions",
