@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from checkrail.cli.server_client import ServerClient
 
 STATUSES = ("pending", "running", "success", "error", "timeout", "interrupted")
+HOOKS = ("any", "changed", "blocked", "would_block", "failed", "asked")
 PAGE = 1000
 INTERRUPTED = 130
 
@@ -45,6 +46,9 @@ def command() -> None:
 @click.option("--status", type=click.Choice(STATUSES), help="Only those that are or ended so.")
 @click.option("--agent", metavar="NAME", help="Only those of an agent.")
 @click.option("--thread", metavar="ID", type=click.UUID, help="Only those of a thread.")
+@click.option("--user", metavar="ID", help="Only those of a user.")
+@click.option("--hooks", type=click.Choice(HOOKS), help="Only those in which hooks did this.")
+@click.option("--search", metavar="TEXT", help="Only those with this in id, summary or error.")
 @click.option("--live", is_flag=True, help="Only those that have not ended.")
 @click.option("--before", metavar="ID", type=click.UUID, help="Only those older than this one.")
 @click.option("--json", "as_data", is_flag=True, help="Print each run as a line of JSON.")
@@ -53,7 +57,9 @@ def list_runs(
     address: ServerAddress, *, limit: int, as_data: bool, live: bool, **only: Any
 ) -> None:
     """List runs, the newest first."""
-    wanted = {"status": only["status"], "agent_name": only["agent"]}
+    wanted = {"status": only["status"], "agent_name": only["agent"], "user_id": only["user"]}
+    wanted |= {"hooks": only["hooks"], "q": only["search"]}
+    wanted["fields"] = None if as_data else "list"
     wanted |= {name: only[part] and str(only[part]) for name, part in _IDS.items()}
     with connect_server(address) as it:
         found = it.get("/runs", limit=limit, live=True if live else None, **wanted)

@@ -44,6 +44,7 @@ class Retention:
         settings, now = self._parts.settings, self._parts.database.time()
         await self._parts.database.write(lambda tx: idempotency.forget_before(tx, now - _DAY))
         await self._parts.database.write(lambda tx: workers.forget_writers(tx, now - 7 * _DAY))
+        await self._parts.rollups.clean()
         if settings.keep_records is not None:
             before = now - settings.keep_records
             await self._parts.database.write(partial(records.forget_before, when=before))

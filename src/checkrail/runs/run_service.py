@@ -29,6 +29,7 @@ from checkrail.runs.finish.canceller import Canceller
 from checkrail.runs.finish.deliverer import Deliverer
 from checkrail.runs.finish.finish_hooks import FinishHooks
 from checkrail.runs.remote.runners import Runners
+from checkrail.runs.rollups import RollupWriter
 from checkrail.runs.scheduler import Scheduler
 from checkrail.runs.services import FindStore, Learn, RunServices, RunSettings
 from checkrail.store import runs, sessions
@@ -169,7 +170,9 @@ async def open_runs(
     database = Database(url, publish_keys, writer_id=worker_id)
     event_log = EventLog(database, worker_id)
     live: dict[str, LiveRun] = {}
-    registry.sinks = (*registry.sinks, RecordSink(hub, event_log, worker_id, live))
+    figures = RollupWriter(database, worker_id)
+    sink = RecordSink(hub, event_log, worker_id, live, figures)
+    registry.sinks = (*registry.sinks, sink)
     parts = RunServices(
         database=database,
         hub=hub,
@@ -183,6 +186,7 @@ async def open_runs(
         catalogue=catalogue,
         workshop=workshop,
         quotas=OwnerQuotas(settings.quotas),
+        rollups=figures,
         learn=learn,
         find_store=find_store,
         live=live,
@@ -201,7 +205,8 @@ async def open_runs(
         notices.send([(JOINED, worker_id)])
     loop = asyncio.get_running_loop()
     claims = loop.create_task(service.worker.serve())
-    loops = [loop.create_task(each.serve()) for each in (service.deliverer, service.clock)]
+    served = (service.deliverer, service.clock, figures)
+    loops = [loop.create_task(each.serve()) for each in served]
     try:
         yield service
     finally:
@@ -230,6 +235,7 @@ async def _close_service(
     await service.worker.close()
     await service.deliverer.close()
     await service.parts.log.flush()
+    await service.parts.rollups.flush()
     await asyncio.to_thread(service.worker.leave_workers)
     if notices is not None:
         await asyncio.to_thread(notices.close)

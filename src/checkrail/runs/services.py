@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ from checkrail.runs.events.event_log import EventLog
 from checkrail.runs.events.hub import Hub
 from checkrail.runs.execute.last_chance import LastChance
 from checkrail.runs.execute.live_run import EventLimits, LiveRun
+from checkrail.runs.rollups import RollupWriter
 from checkrail.store import agents
 from checkrail.store.database import Database, Reads, Tx
 from checkrail.store.runs import Run
@@ -117,12 +118,18 @@ class RunServices:
     catalogue: Catalogue
     workshop: AgentFactory
     quotas: OwnerQuotas
+    rollups: RollupWriter
     learn: Learn | None = None  # which agents others have made
     find_store: FindStore | None = None  # LangGraph's, opened for its first use
     live: dict[str, LiveRun] = field(default_factory=dict)
     awaited: set[str] = field(default_factory=set)  # runs whose end hooks in this process wait for
     last_chance: LastChance = field(default_factory=LastChance)
     alone: bool = True  # no other process is known to work on this database
+
+    def count_run(self, row: Run, ended: Mapping[str, Any]) -> None:
+        """Count a run that ends in a write, from the writer's thread."""
+        if not self.hub.loop.is_closed():
+            self.hub.loop.call_soon_threadsafe(self.rollups.add_run, row, ended)
 
     async def ensure_known(self, agent_name: str) -> None:
         """Make sure that an agent is known here that another process may have created just now."""

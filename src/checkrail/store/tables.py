@@ -453,6 +453,7 @@ agent_versions = Table(
     Column("version", Integer, primary_key=True),
     Column("owner", String),
     Column("blueprint", Packed, nullable=False),
+    Column("note", SafeText),
     Column("created_at", Double, nullable=False),
 )
 
@@ -613,4 +614,17 @@ counters = Table(
     Column("amount", Double, nullable=False),
     Column("expires_at", Double, nullable=False),  # nobody asks for it after that
     Index("counters_by_expiry", "expires_at"),
+)
+
+rollups = Table(
+    "rollups",
+    metadata,
+    Column("seconds", Integer, primary_key=True, autoincrement=False),
+    Column("moment", Double, primary_key=True),
+    Column("kind", String, primary_key=True),  # run or hook
+    Column("name", String, primary_key=True),
+    Column("agent_name", String, primary_key=True),
+    Column("owner", String, primary_key=True),
+    Column("writer_id", String, primary_key=True),  # the process that counted
+    Column("figures", Packed, nullable=False),
 )

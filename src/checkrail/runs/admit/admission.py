@@ -356,6 +356,10 @@ class Admission:
                 lambda tx: _store_refused(tx, row, verdict, told, counts)
             )
             self._parts.quotas.charge_bytes(row.owner, refused.stored_bytes or 0)
+            self._parts.rollups.add_run(
+                refused,
+                {"status": refused.status, "phase": refused.phase, "ended_at": refused.ended_at},
+            )
             raise RefusedError(
                 verdict.reason,
                 status,

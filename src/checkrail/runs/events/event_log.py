@@ -12,6 +12,7 @@ from checkrail.engine.records import HookRecord, RecordKind
 from checkrail.runs import jsons
 from checkrail.runs.events.hub import Hub
 from checkrail.runs.execute.live_run import LiveRun
+from checkrail.runs.rollups import RollupWriter
 from checkrail.store import events, records, runs, threads
 from checkrail.store.database import Database, Reads, Tx
 from checkrail.store.events import EventRow, RunEvent
@@ -194,8 +195,14 @@ class RecordSink:
     """Takes the records of a server's hooks, from any thread."""
 
     def __init__(
-        self, hub: Hub, log: EventLog, worker_id: str, live: Mapping[str, LiveRun]
+        self,
+        hub: Hub,
+        log: EventLog,
+        worker_id: str,
+        live: Mapping[str, LiveRun],
+        rollups: RollupWriter,
     ) -> None:
+        self._rollups = rollups
         self._hub = hub
         self._worker_id = worker_id
         self._log = log
@@ -206,12 +213,13 @@ class RecordSink:
         """Take a record."""
         row = record_row(record, self._worker_id)
         if threading.get_ident() == self._thread:
-            self._add_record(row)
+            self._add_record(row, record.level)
         elif not self._hub.loop.is_closed():
-            self._hub.loop.call_soon_threadsafe(self._add_record, row)
+            self._hub.loop.call_soon_threadsafe(self._add_record, row, record.level)
 
-    def _add_record(self, row: StoredRecord) -> None:
+    def _add_record(self, row: StoredRecord, level: str) -> None:
         """Store a record; within an execution it is an event of the run as well."""
+        self._rollups.add_call(row, level)
         live = self._live.get(row.run_id or "")
         if live is not None:
             live.hook_counts.add(row)

@@ -158,6 +158,7 @@ def end_unclaimed_run(
     debts = build_deliveries(parts, row, outcome, None)
     if debts:
         tx.publish("work", "")
+    parts.count_run(row, changed)
     kept = events.rows_of(row.run_id, row.thread_id, closing)
     _store_end(tx, row, outcome, debts, kept)
     return True
@@ -332,8 +333,9 @@ class Finisher:
                 parts.log.restore_records(told)
         if not ended:
             return None
+        more = {name: getattr(row, name) + n for name, n in counts.columns().items()}
+        parts.rollups.add_run(row, changed | more)
         live.send_stored(closing)
         told_as = {"output": outcome.output, "usage": dict(outcome.usage) or None}
-        told_as |= {name: getattr(row, name) + n for name, n in counts.columns().items()}
-        live.ended.set_result(dataclasses.replace(row, **changed | told_as))
+        live.ended.set_result(dataclasses.replace(row, **changed | told_as | more))
         return debts

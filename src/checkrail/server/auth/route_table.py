@@ -159,6 +159,9 @@ AGENTS = _parse_rules(
     "PUT    /agents/{name}                                  update",
     "DELETE /agents/{name}                                  delete",
     "GET    /agents/{name}/versions                         read",
+    "GET    /agents/{name}/versions/{number}                read",
+    "POST   /agents/check                                   create",
+    "GET    /plan                                           search",
     "POST   /agents/{name}/enable                           update",
     "POST   /agents/{name}/disable                          update",
 )
@@ -219,7 +222,12 @@ RUNS = _parse_rules(
     "POST   /runs/{run_id}/cancel                           update",
 )
 
-EVENTS = _parse_rules("events", "GET /events read")
+EVENTS = _parse_rules(
+    "events",
+    "GET    /events                                         read",
+    "GET    /stats/runs                                     read",
+    "GET    /hooks/stats                                    read",
+)
 
 SESSIONS = _parse_rules(
     "sessions",
@@ -293,6 +301,7 @@ GATEWAY = (
     *_parse_rules(
         "calls",
         "GET    /gateway/calls                                  search",
+        "GET    /gateway/calls/stats                            search",
         "GET    /gateway/calls/{call_id}                        read",
     ),
     *(

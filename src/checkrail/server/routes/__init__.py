@@ -19,6 +19,7 @@ from checkrail.server.routes import (
     runner,
     runs,
     sessions,
+    stats,
     steps,
     store,
     system,
@@ -33,6 +34,7 @@ ROUTERS: tuple[tuple[str, APIRouter], ...] = (
     ("assistants", assistant_graphs.router),
     ("assistants", assistants.router),
     ("assistants", agents.router),
+    ("runs", stats.router),  # before hooks: both have paths below /hooks
     ("assistants", hooks.router),
     ("crons", crons.router),  # before runs: both have paths below /runs
     ("runs", runs.router),

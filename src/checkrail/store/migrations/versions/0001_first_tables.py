@@ -256,6 +256,20 @@ def _create_hook_records() -> None:
     )
 
 
+def _create_rollups() -> None:
+    op.create_table(
+        "rollups",
+        sa.Column("seconds", sa.Integer(), primary_key=True, autoincrement=False),
+        sa.Column("moment", sa.Double(), primary_key=True),
+        sa.Column("kind", sa.String(), primary_key=True),
+        sa.Column("name", sa.String(), primary_key=True),
+        sa.Column("agent_name", sa.String(), primary_key=True),
+        sa.Column("owner", sa.String(), primary_key=True),
+        sa.Column("writer_id", sa.String(), primary_key=True),
+        sa.Column("figures", sa.Text(), nullable=False),
+    )
+
+
 def _create_deliveries() -> None:
     op.create_table(
         "deliveries",
@@ -437,6 +451,7 @@ def _create_agent_versions() -> None:
         sa.Column("version", sa.Integer(), primary_key=True),
         sa.Column("owner", sa.String()),
         sa.Column("blueprint", sa.Text(), nullable=False),
+        sa.Column("note", sa.Text()),
         sa.Column("created_at", sa.Double(), nullable=False),
     )
 
@@ -632,6 +647,7 @@ def upgrade() -> None:
     _create_events()
     _create_state_updates()
     _create_hook_records()
+    _create_rollups()
     _create_deliveries()
     _create_workers()
     _create_writers()
@@ -673,6 +689,7 @@ def downgrade() -> None:
         "writers",
         "workers",
         "deliveries",
+        "rollups",
         "hook_records",
         "state_updates",
         "events",
