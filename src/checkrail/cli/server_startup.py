@@ -54,9 +54,9 @@ def serve_project(
     with pause_gc():
         import uvicorn
 
-        from checkrail.server.app import Server
+        from checkrail.dashboard.startup import FILE, build_server
         from checkrail.server.auth import check_binding
-        from checkrail.server.process import FILE, OPTIONS
+        from checkrail.server.process import OPTIONS
 
     raise_file_limit()
     server = project.loaded.server
@@ -70,10 +70,10 @@ def serve_project(
         bind_socket(host, port).close()
         announce()
         os.environ[FILE] = str(project.file.absolute())
-        target = "checkrail.server.process:create"
+        target = "checkrail.dashboard.startup:create"
         uvicorn.run(target, factory=True, host=host, port=port, workers=workers, **OPTIONS)
         return
-    started = Server(project, dev=dev)
+    started = build_server(project, dev=dev)
     running = uvicorn.Server(uvicorn.Config(started, host=host, port=port, **OPTIONS))
     exit_on_signals(running)
     with contextlib.closing(bind_socket(host, port)) as listener:

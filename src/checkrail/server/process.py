@@ -1,19 +1,11 @@
-"""One process of a server: what uvicorn is told, and what each worker builds."""
+"""What uvicorn is told by every process of a server."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 from checkrail.connections.http import HTTP_PROTOCOL
 from checkrail.connections.websockets import WEBSOCKET_PROTOCOL
-from checkrail.server import logs
-from checkrail.server.app import Server
-from checkrail.server.project import Project
-
-FILE = "CHECKRAIL_CONFIG"
-"""Tells worker processes which file to serve."""
 
 OPTIONS: dict[str, Any] = {
     "log_config": None,
@@ -27,10 +19,3 @@ OPTIONS: dict[str, Any] = {
     "ws_max_size": 1024 * 1024,
 }
 """What uvicorn is told in every case."""
-
-
-def create() -> Server:
-    """Make the server that the environment names; what uvicorn calls in each worker."""
-    project = Project(Path(os.environ[FILE]))
-    logs.configure_logging(project.loaded.server.log_level)
-    return Server(project)
