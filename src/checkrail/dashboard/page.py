@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from checkrail.dashboard import shown
 from checkrail.dashboard.api import Api, ApiError
 from checkrail.dashboard.auth import Door, Visitor
+from checkrail.dashboard.steps import delivery_status
 from checkrail.dashboard.statics import static_url
 
 FORM_BYTES = 2 << 20
@@ -47,7 +48,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.globals |= {"static": static_url, "shown": shown}
+    environment.globals |= {"static": static_url, "delivery_status": delivery_status}
     environment.filters |= {
         "duration": shown.duration,
         "count": shown.count,
@@ -87,10 +88,10 @@ class Page:
         """Return whether the visitor may answer questions of hooks."""
         return self.visitor.caller.role in self.services.config.approvals.roles
 
-    async def render(self, name: str, status: int = 200, **told: Any) -> Response:
+    async def render(self, name: str, code: int = 200, **told: Any) -> Response:
         """Return a page, or a part of one."""
         body = templates().get_template(name).render(await self._context() | told)
-        return HTMLResponse(body, status)
+        return HTMLResponse(body, code)
 
     def render_text(self, name: str, **told: Any) -> str:
         """Return a part of a page as text."""
@@ -118,6 +119,7 @@ class Page:
             "api": self.api,
             "now": self.now,
             "can_answer": self.can_answer(),
+            "answer_roles": " or ".join(self.services.config.approvals.roles),
         }
 
 
@@ -127,11 +129,19 @@ def base_context(request: Request) -> dict[str, Any]:
     return {
         "path": request.url.path,
         "query": request.query_params,
+        "query_string": _kept_query(request),
         "theme": theme if theme in THEMES else "",
         "nonce": nonce_of(request),
         "url_with": lambda **changed: url_with(request, **changed),
+        "base_url": str(request.base_url).rstrip("/"),
         "clock": lambda seconds: shown.clock_time(seconds, time.time()),
     }
+
+
+def _kept_query(request: Request) -> str:
+    """Return the part of an address that steps of a run carry on."""
+    kept = {name: request.query_params.get(name) for name in ("show", "find", "fold", "list")}
+    return urlencode({name: value for name, value in kept.items() if value})
 
 
 def nonce_of(request: Request) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from starlette.responses import Response
 
 from checkrail.dashboard.page import Page
-from checkrail.dashboard.pages import login, palette, runs
+from checkrail.dashboard.pages import approvals, login, palette, run, runs
 
 ROUTES: tuple[tuple[str, str, Callable[[Page], Awaitable[Response]]], ...] = (
     ("POST", "/ui/logout", login.log_out),
@@ -16,5 +16,16 @@ ROUTES: tuple[tuple[str, str, Callable[[Page], Awaitable[Response]]], ...] = (
     ("GET", "/ui/", runs.show_runs),
     ("GET", "/ui/runs", runs.show_runs),
     ("GET", "/ui/live/runs", runs.follow_runs),
+    ("GET", "/ui/runs/{run_id}", run.show_run),
+    ("GET", "/ui/runs/{run_id}/steps/{step}", run.show_run),
+    ("GET", "/ui/runs/{run_id}/chunks/{number:int}", run.show_chunk),
+    ("GET", "/ui/live/runs/{run_id}", run.follow_run),
+    ("GET", "/ui/runs/{run_id}/run.json", run.download),
+    ("POST", "/ui/runs/{run_id}/rerun", run.rerun),
+    ("POST", "/ui/runs/{run_id}/cancel", run.cancel),
+    ("GET", "/ui/approvals", approvals.show_inbox),
+    ("GET", "/ui/live/approvals", approvals.follow_inbox),
+    ("GET", "/ui/approvals/{approval_id}", approvals.show_approval),
+    ("POST", "/ui/approvals/{approval_id}", approvals.answer),
 )
 """Method, path, and what answers."""
