@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from starlette.responses import Response
 
 from checkrail.dashboard.page import Page
-from checkrail.dashboard.pages import approvals, login, palette, run, runs
+from checkrail.dashboard.pages import agents, approvals, login, palette, run, runs
 
 ROUTES: tuple[tuple[str, str, Callable[[Page], Awaitable[Response]]], ...] = (
     ("POST", "/ui/logout", login.log_out),
@@ -23,6 +23,16 @@ ROUTES: tuple[tuple[str, str, Callable[[Page], Awaitable[Response]]], ...] = (
     ("GET", "/ui/runs/{run_id}/run.json", run.download),
     ("POST", "/ui/runs/{run_id}/rerun", run.rerun),
     ("POST", "/ui/runs/{run_id}/cancel", run.cancel),
+    ("GET", "/ui/agents", agents.show_agents),
+    ("GET", "/ui/agents/new", agents.show_new),
+    ("POST", "/ui/agents/new", agents.create),
+    ("POST", "/ui/agents/{name}/check", agents.check),
+    ("POST", "/ui/agents/{name}/run", agents.start_run),
+    ("POST", "/ui/agents/{name}/delete", agents.delete),
+    ("POST", "/ui/agents/{name}/restore/{number:int}", agents.restore),
+    ("POST", "/ui/agents/{name}/switch/{verb}", agents.switch),
+    ("GET", "/ui/agents/{name}/{tab}", agents.show_agent),
+    ("POST", "/ui/agents/{name}/{tab}", agents.save),
     ("GET", "/ui/approvals", approvals.show_inbox),
     ("GET", "/ui/live/approvals", approvals.follow_inbox),
     ("GET", "/ui/approvals/{approval_id}", approvals.show_approval),

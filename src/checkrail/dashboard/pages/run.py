@@ -251,7 +251,10 @@ def _timeline(
         "selected": selected,
         "step": step,
         "panel": None if step is None else _describe_step(page, step, told),
-        "decisions": [each.id for each in kept if each.is_decision],
+        "neighbours": (
+            kept[at - 1].id if at > 0 else None,
+            kept[at + 1].id if 0 <= at < len(kept) - 1 else None,
+        ),
     }
 
 

@@ -4,6 +4,7 @@ import "./keys.js";
 import "./palette.js";
 import "./waterfall.js";
 import "./live.js";
+import "./editor.js";
 
 document.addEventListener("change", (event) => {
   const field = event.target.closest?.("[data-submit]");
