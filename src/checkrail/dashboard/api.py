@@ -99,16 +99,19 @@ class Api:
         return Answer(status, told, b"".join(chunks))
 
     async def follow(
-        self, path: str, params: Params | None = None, last_event: str | None = None
+        self,
+        path: str,
+        params: Params | None = None,
+        last_event: str | None = None,
+        *,
+        body: Any = None,
     ) -> AsyncIterator[tuple[str, str, bytes]]:
         """Yield id, name and data of each event of a stream; comments come with empty names."""
         chunks: asyncio.Queue[bytes | None] = asyncio.Queue(64)
         gone = asyncio.Event()
         status = 500
 
-        async def receive() -> Message:
-            await gone.wait()
-            return {"type": "http.disconnect"}
+        sent = _Body(b"" if body is None else orjson.dumps(body), gone)
 
         async def take(message: Message) -> None:
             nonlocal status
@@ -122,7 +125,8 @@ class Api:
         async def run() -> None:
             try:
                 headers = {} if last_event is None else {"last-event-id": last_event}
-                await self._app(self._scope("GET", path, params, headers), receive, take)
+                method = "GET" if body is None else "POST"
+                await self._app(self._scope(method, path, params, headers), sent.receive, take)
             finally:
                 with contextlib.suppress(asyncio.QueueFull):
                     chunks.put_nowait(None)
@@ -170,14 +174,16 @@ class Api:
 
 
 class _Body:
-    """A request's body, and then a client that stays."""
+    """A request's body, and then a client that stays until it is gone."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, gone: asyncio.Event | None = None) -> None:
         self._data: bytes | None = data
+        self._gone = asyncio.Event() if gone is None else gone
 
     async def receive(self) -> Message:
         if self._data is None:
-            await asyncio.Event().wait()
+            await self._gone.wait()
+            return {"type": "http.disconnect"}
         data, self._data = self._data, None
         return {"type": "http.request", "body": data or b"", "more_body": False}
 

@@ -104,12 +104,12 @@ def is_changed(record: Shown) -> bool:
     return bool(told) if told is not None else "after" in record or bool(record.get("redacted"))
 
 
-def parse_time(told: str | float | None) -> float | None:
-    """Return a time as the API writes it, in seconds."""
-    if told is None or told == "":
-        return None
+def parse_time(told: Any) -> float | None:
+    """Return a time as the API writes it, in seconds; what is none is None."""
     if isinstance(told, int | float):
         return float(told)
+    if not isinstance(told, str):
+        return None
     try:
         return datetime.fromisoformat(told).timestamp()
     except ValueError:
@@ -132,9 +132,9 @@ def clock_time(seconds: float | None, now: float) -> str:
     return shown if when.year == today.year else when.strftime("%d %b %Y")
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: Any) -> str:
     """Return a time that passed."""
-    if seconds is None:
+    if not isinstance(seconds, int | float):
         return "–"
     seconds = max(0.0, seconds)
     if seconds < 0.001:
@@ -153,14 +153,14 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def count(number: float | None) -> str:
+def count(number: Any) -> str:
     """Return a number with its thousands set off."""
-    return "–" if number is None else f"{number:,}"
+    return f"{number:,}" if isinstance(number, int | float) else "–"
 
 
-def money(dollars: float | None) -> str:
+def money(dollars: Any) -> str:
     """Return an amount of dollars."""
-    if dollars is None:
+    if not isinstance(dollars, int | float):
         return "–"
     return f"${dollars:,.2f}" if dollars >= 1 or dollars == 0 else f"${dollars:.4f}"
 

@@ -5,7 +5,19 @@ from collections.abc import Awaitable, Callable
 from starlette.responses import Response
 
 from checkrail.dashboard.page import Page
-from checkrail.dashboard.pages import agents, approvals, login, palette, run, runs
+from checkrail.dashboard.pages import (
+    agents,
+    approvals,
+    chat,
+    hooks,
+    login,
+    operations,
+    overview,
+    palette,
+    run,
+    runs,
+    sessions,
+)
 
 ROUTES: tuple[tuple[str, str, Callable[[Page], Awaitable[Response]]], ...] = (
     ("POST", "/ui/logout", login.log_out),
@@ -13,7 +25,7 @@ ROUTES: tuple[tuple[str, str, Callable[[Page], Awaitable[Response]]], ...] = (
     ("GET", "/ui/palette", palette.find_pages),
     ("GET", "/ui/help/keys", palette.show_keys),
     ("GET", "/ui/go/{told}", palette.go_to),
-    ("GET", "/ui/", runs.show_runs),
+    ("GET", "/ui/", overview.show_overview),
     ("GET", "/ui/runs", runs.show_runs),
     ("GET", "/ui/live/runs", runs.follow_runs),
     ("GET", "/ui/runs/{run_id}", run.show_run),
@@ -33,6 +45,16 @@ ROUTES: tuple[tuple[str, str, Callable[[Page], Awaitable[Response]]], ...] = (
     ("POST", "/ui/agents/{name}/switch/{verb}", agents.switch),
     ("GET", "/ui/agents/{name}/{tab}", agents.show_agent),
     ("POST", "/ui/agents/{name}/{tab}", agents.save),
+    ("GET", "/ui/hooks", hooks.show_hooks),
+    ("POST", "/ui/hooks/mode", hooks.switch_mode),
+    ("GET", "/ui/sessions", sessions.show_sessions),
+    ("GET", "/ui/sessions/{session_id}", sessions.show_session),
+    ("POST", "/ui/sessions/{session_id}/{verb}", sessions.change_session),
+    ("GET", "/ui/chat", chat.show_chat),
+    ("POST", "/ui/chat/send", chat.send_message),
+    ("GET", "/ui/chat/{session_id}", chat.show_chat),
+    ("GET", "/ui/gateway", operations.show_gateway),
+    ("GET", "/ui/runners", operations.show_runners),
     ("GET", "/ui/approvals", approvals.show_inbox),
     ("GET", "/ui/live/approvals", approvals.follow_inbox),
     ("GET", "/ui/approvals/{approval_id}", approvals.show_approval),

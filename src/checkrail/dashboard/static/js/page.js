@@ -5,6 +5,7 @@ import "./palette.js";
 import "./waterfall.js";
 import "./live.js";
 import "./editor.js";
+import "./chat.js";
 
 document.addEventListener("change", (event) => {
   const field = event.target.closest?.("[data-submit]");
