@@ -194,7 +194,7 @@ class Open:
         run_id = run if isinstance(run, str) else run.run_id
         await self.parts.log.flush()
         found = await self.read(lambda reads: records.of_run(reads, run_id))
-        return [each.record for each in found]
+        return [each.whole for each in found]
 
     async def settled(self, run) -> list[Any]:
         """What was owed for a run, once nothing is any more."""
@@ -301,6 +301,14 @@ async def until(found: Callable[[], Any], what="it", seconds=60.0) -> Any:
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {seconds} s for {what}")
         await asyncio.sleep(0.01)
+
+
+STEPS = events.MARKS - {"approval", "error", "end"}
+
+
+def told(found) -> list[Any]:
+    """Events, but for those that say when a step of the run began and ended."""
+    return [event for event in found if event.event not in STEPS]
 
 
 def statuses(rows) -> list[str]:

@@ -11,7 +11,7 @@ from checkrail.runs.execute.live_run import EventLimits, LiveRun
 from checkrail.store import events
 from checkrail.store.runs import Run
 
-from .support import Gate, chain, fail, say, until
+from .support import Gate, chain, fail, say, told, until
 
 
 def pour(state):
@@ -29,11 +29,11 @@ async def test_a_run_begins_with_metadata_and_ends_with_end(world):
     served = await world.open({"say": chain(say)})
     row = await served.run("say", {"text": "x"}, await served.thread())
     found = await served.events(row)
-    assert [event.seq for event in found] == [1, 2, 3, 4]
-    assert [event.event for event in found] == ["metadata", "values", "values", "end"]
+    assert [event.seq for event in found] == [*range(1, len(found) + 1)]
+    assert [event.event for event in told(found)] == ["metadata", "values", "values", "end"]
     assert found[0].data == {"run_id": row.run_id, "attempt": 1}
     assert found[-1].data == {"status": "success", "phase": "success"}
-    assert (await served.row(row)).last_seq == 4
+    assert (await served.row(row)).last_seq == found[-1].seq
 
 
 async def test_one_who_follows_from_the_start_sees_the_same_as_one_who_comes_later(world):
@@ -84,7 +84,8 @@ async def test_a_reader_that_lags_behind_goes_on_from_the_table_and_misses_nothi
     gate.open.set()
     async with asyncio.timeout(30):
         seen += [event.seq async for batch in source for event in batch]
-    assert seen == [*range(1, 12_003)]
+    assert seen == [*range(1, len(seen) + 1)]
+    assert len(seen) > 12_002
 
 
 async def test_events_are_in_the_table_soon_and_in_few_rows(world):
@@ -94,7 +95,7 @@ async def test_events_are_in_the_table_soon_and_in_few_rows(world):
     await gate.entered.wait()
 
     async def kept():
-        return len(await served.events(row)) == 501
+        return len(told(await served.events(row))) == 501
 
     await until(kept)
     rows = await served.read(
@@ -127,13 +128,13 @@ async def test_fifty_thousand_events_are_all_kept_in_order(lite_world):
     row = await served.admit("pour", {"text": "50000"}, modes=("custom",))
     seen = [event.data["n"] for event in await served.followed(row) if event.event == "custom"]
     assert seen == [*range(50_000)]
-    assert len(await served.events(row)) == 50_002
+    assert len(told(await served.events(row))) == 50_002
 
 
 async def test_a_run_that_fails_keeps_what_it_told_before(world):
     served = await world.open({"fail": chain(pour, fail)})
     row = await served.run("fail", {"text": "30"}, modes=("custom",))
-    names = [event.event for event in await served.events(row)]
+    names = [event.event for event in told(await served.events(row))]
     assert names == ["metadata", *["custom"] * 30, "error", "end"]
 
 
@@ -226,12 +227,14 @@ async def test_events_that_could_not_be_written_are_written_later(world, monkeyp
     row = await served.admit("slow", {"text": "x"})
 
     async def kept():
-        return len(await served.events(row)) == 3
+        return len(told(await served.events(row))) == 2
 
     await until(kept)
     gate.open.set()
     await served.over(row)
-    assert [event.seq for event in await served.events(row)] == [1, 2, 3, 4, 5]
+    found = await served.events(row)
+    assert [event.seq for event in found] == [*range(1, len(found) + 1)]
+    assert [each.event for each in told(found)] == ["metadata", "values", "values", "values", "end"]
     assert "events could not be kept" in caplog.text
 
 

@@ -7,7 +7,7 @@ from checkrail import AssistantMessage, Block, Continue
 from checkrail.store import runs
 from checkrail.store.tables import workers
 
-from .support import chain, say
+from .support import chain, say, told
 
 
 def hooks_in(events):
@@ -25,7 +25,7 @@ async def test_hooks_are_among_the_events_of_their_run_in_order(world):
     served = await world.open({"say": chain(say)}, *hooks)
     run = await served.run("say", {"text": "x"}, await served.thread())
     events = await served.events(run)
-    names = [each.event for each in events]
+    names = [each.event for each in told(events)]
     assert names[:3] == ["metadata", "hook_start", "hook_complete"]
     assert names[-1] == "end"
     assert hooks_in(events) == [

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from checkrail.agent.conversation import Conversation
 from checkrail.agent.events import Emit, HookCalled
-from checkrail.agent.loop import Loop, OnEnd
+from checkrail.agent.loop import Loop, Mark, OnEnd
 from checkrail.agent.models.model import Model, named_model
 from checkrail.agent.output import Output
 from checkrail.agent.snapshot import LoopSnapshot
@@ -145,13 +145,15 @@ class Agent:
         *,
         scope: Scope | None = None,
         meter: Meter | None = None,
+        mark: Mark | None = None,
         memo: LoopSnapshot | None = None,
         on_end: OnEnd | None = None,
         **ids: Any,
     ) -> AgentResponse:
         """Run the loop on a conversation, which grows in place; `scope` is the outer run's.
 
-        `meter` counts what models use, those of agents beneath included. A loop that was left
+        `meter` counts what models use, and `mark` is told when they are called and have answered;
+        those of agents beneath are included. A loop that was left
         (`AnswerLater`) is entered again with its `memo`; its messages are the conversation.
         `on_end` is called with how this loop ends, and by which hook.
         """
@@ -176,6 +178,7 @@ class Agent:
             inside=HOOKS_AT_WORK.get(),
             context=context,
             meter=meter,
+            mark=mark,
             memo=memo,
             on_end=on_end,
         )

@@ -27,7 +27,7 @@ from checkrail.engine.errors import CheckrailError, describe_error
 from checkrail.engine.frozen import freeze
 from checkrail.engine.points import Decision, HookPoint
 from checkrail.engine.scope import Scope
-from checkrail.engine.values import AgentResponse, AssistantMessage, ModelRequest
+from checkrail.engine.values import AgentResponse, AssistantMessage, ModelRequest, plain
 from checkrail.engine.verdict import Verdict
 from checkrail.llm.conversation import (
     Message,
@@ -46,10 +46,14 @@ from checkrail.llm.conversation_redaction import merge_redacted
 from checkrail.llm.usage import Meter, sum_usage
 from checkrail.llm.verdicts import changing_hooks
 from checkrail.styles.fluent import DEFAULT_FEEDBACK
+from checkrail.times import uuid7
 
 if TYPE_CHECKING:
     from checkrail.agent.agent import Agent
     from checkrail.agent.tools.tool import Tool
+
+Mark = Callable[[str, Mapping[str, Any]], object]
+"""Is told when models are called and have answered, those of agents beneath too; in any thread."""
 
 OnEnd = Callable[[Ending], object]
 """Called with the end of a run before its `query_end`, and again if a hook there changes it."""
@@ -69,6 +73,7 @@ class Loop:
         inside: object,
         context: str,
         meter: Meter | None = None,
+        mark: Mark | None = None,
         memo: LoopSnapshot | None = None,
         on_end: OnEnd | None = None,
     ) -> None:
@@ -85,6 +90,9 @@ class Loop:
         self.meter: Meter | None = meter
         if meter is None and self.above is not None:
             self.meter = self.above.meter
+        self.mark: Mark | None = mark
+        if mark is None and self.above is not None:
+            self.mark = self.above.mark
         left = LoopSnapshot(system=freeze(agent.system_message)) if memo is None else memo
         self.usage: Mapping[str, Any] = left.usage
         self._lock = threading.Lock()
@@ -267,12 +275,42 @@ class Loop:
         messages = [*genuine_messages(request.messages, own.messages), *injected]
         if injected or messages != request.messages:
             request = dataclasses.replace(request, messages=messages)
-        agent = self.agent
-        message = await call_model(
-            agent.model, request, agent.model_timeout, self.release, self.count_usage
-        )
+        message = await self._call_marked(request)
         self._check_inner_failure()
         return message
+
+    async def _call_marked(self, request: ModelRequest) -> AssistantMessage:
+        """Call the model, and mark when it was called and when it has answered."""
+        agent, mark = self.agent, self.mark
+        given = (agent.model, request, agent.model_timeout, self.release, self.count_usage)
+        if mark is None:
+            return await call_model(*given)
+        about = self._describe_call(request)
+        mark("model_started", about)
+        ended: dict[str, Any] = {"error": "CancelledError"}
+        try:
+            message = await call_model(*given)
+            usage = None if message.usage is None else plain(message.usage)
+            ended = {"usage": usage, "stop_reason": message.stop_reason}
+            ended["answered_model"] = message.model or about["model"]
+        except Exception as error:
+            ended = {"error": type(error).__name__}
+            raise
+        finally:
+            mark("model_finished", {**about, **ended})
+        return message
+
+    def _describe_call(self, request: ModelRequest) -> dict[str, Any]:
+        """Return which call of a model this is: its own id, and where in the run it was made."""
+        at = self.at.context
+        return {
+            "call": uuid7(),
+            "model": request.model or self.agent.model.name,
+            "provider": request.provider or self.agent.model.provider,
+            "agent_name": self.agent.name,
+            "iteration": at.iteration,
+            "tool_call_id": at.tool_call_id,
+        }
 
     async def _call_tools(self, at: Scope, message: AssistantMessage) -> None:
         known = {name: tool for name, tool in self.tools.items() if name in self.offered}

@@ -76,8 +76,8 @@ class Recorded:
 
     @property
     def changed(self) -> bool:
-        """Whether the hook changed the value, as far as that was kept."""
-        return "after" in self.told or self.redacted
+        """Whether the hook changed the value."""
+        return bool(self.told.get("changed")) or self.redacted
 
     @property
     def redacted(self) -> bool:
@@ -122,14 +122,13 @@ def finished_calls(records: Iterable[Recorded]) -> list[Recorded]:
 
 def unfinished_calls(records: Iterable[Recorded]) -> list[Recorded]:
     """Return the starts of the calls that have not ended."""
-    calls: dict[tuple[str, str], list[Recorded]] = {}
+    open_calls: dict[str, Recorded] = {}
     for record in records:
-        same = calls.setdefault((record.point, record.hook), [])
         if record.kind is RecordKind.START:
-            same.append(record)
-        elif same:
-            same.pop(0)
-    return [record for same in calls.values() for record in same]
+            open_calls[record.told["call_id"]] = record
+        else:
+            open_calls.pop(record.told["call_id"], None)
+    return [*open_calls.values()]
 
 
 @dataclass(frozen=True, slots=True)

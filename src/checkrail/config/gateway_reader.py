@@ -135,8 +135,16 @@ class GatewayReader:
         self.report: Report = environment.report
         self.environment = environment
 
-    def read(self, top: Mapping[str, Any]) -> GatewayConfig:
-        """Read everything; what is not configured is as `GatewayConfig` has it."""
+    def read_prices(self, top: Mapping[str, Any]) -> tuple[PriceConfig, ...]:
+        """Read the prices at the top of a file, which hold for runs and for the gateway."""
+        given = top.get("prices")
+        return () if given is None else self._read_prices(given, ("prices",))
+
+    def read(self, top: Mapping[str, Any], shared: tuple[PriceConfig, ...] = ()) -> GatewayConfig:
+        """Read everything; what is not configured is as `GatewayConfig` has it.
+
+        `shared` are the prices of the whole file.
+        """
         where = ("gateway",)
         if top.get("gateway") is None:
             return NOT_SAID
@@ -150,7 +158,12 @@ class GatewayReader:
         if said.get("approvers") is not None:
             said["approvers"] = self._read_approvers(said, (*where, "approvers"))
         if said.get("prices") is not None:
+            if shared:
+                found = "`prices` here and at the top of the file"
+                self.report.add((*where, "prices"), found, "prices at the top, for runs too")
             said["prices"] = self._read_prices(said["prices"], (*where, "prices"))
+        elif shared:
+            said["prices"] = shared
         return GatewayConfig(**{key: value for key, value in said.items() if value is not None})
 
     def _read_approvers(self, said: Mapping[str, Any], where: Where) -> tuple[str, ...]:

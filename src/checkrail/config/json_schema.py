@@ -196,14 +196,16 @@ def _model_schema() -> Schema:
     return {"anyOf": [TEXT, _object_schema(_key_schemas(MODEL_KEYS, {"replies": replies}))]}
 
 
+def _prices_schema() -> Schema:
+    return _schema_by_name(_object_schema(_key_schemas(PRICE, {}), required=["input", "output"]))
+
+
 def _gateway_schema() -> Schema:
     sections = {
         "upstreams": allow_null(
             _schema_by_name(allow_null(_object_schema(_key_schemas(UPSTREAM, {}))))
         ),
-        "prices": allow_null(
-            _schema_by_name(_object_schema(_key_schemas(PRICE, {}), required=["input", "output"]))
-        ),
+        "prices": allow_null(_prices_schema()),
     }
     return _object_schema(_key_schemas(GATEWAY, sections))
 
@@ -251,6 +253,7 @@ _SECTIONS: Mapping[str, Schema] = {
     "env": allow_null(_env_schema()),
     "agents": _schema_by_name(_ref("agent")),
     "graphs": allow_null(_schema_by_name(_ref("agent"))),
+    "prices": allow_null(_prices_schema()),
     "gateway": allow_null(_gateway_schema()),
     **{key: allow_null(find_schema(check)) for key, check in _OF_SERVER.items()},
 }

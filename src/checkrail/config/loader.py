@@ -16,7 +16,7 @@ from checkrail.config.builder import HookBuilder, build_hooks
 from checkrail.config.document import FORMATS, Document, parse_document, read_document
 from checkrail.config.entries import EntryReader
 from checkrail.config.environment import Environment, Variables, read_variables, set_in_environment
-from checkrail.config.gateway import GatewayConfig
+from checkrail.config.gateway import GatewayConfig, PriceConfig
 from checkrail.config.gateway_reader import GatewayReader
 from checkrail.config.imports import Expected, load_object
 from checkrail.config.modules import extend_search_path, module_files, own_modules
@@ -68,6 +68,7 @@ class Loaded:
     agents: Mapping[str, AgentConfig] = field(default_factory=dict)
     server: ServerConfig = field(default_factory=ServerConfig)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
+    prices: tuple[PriceConfig, ...] = ()
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
     channels: tuple[ChannelConfig, ...] = field(default=(), repr=False)
     folder: Path | None = None
@@ -211,7 +212,9 @@ def _load_with_variables(
     server = ServerReader(environment, document.base).read(
         top, variables.values, imports=bool(blueprints)
     )
-    gateway = GatewayReader(environment).read(top)
+    gateways = GatewayReader(environment)
+    prices = gateways.read_prices(top)
+    gateway = gateways.read(top, prices)
     sessions = read_sessions(top, report)
     importer = Importer(
         document.base, outside=outside or _build_outside(server), allow=server.outbound.allow
@@ -253,6 +256,7 @@ def _load_with_variables(
         agents=agents,
         server=server,
         gateway=gateway,
+        prices=prices or gateway.prices,
         sessions=sessions,
         channels=channels,
         folder=folder,

@@ -77,6 +77,7 @@ TOP: dict[str, Check] = {
     "max_retries": count,
     "agents": accept_any,
     "graphs": accept_any,
+    "prices": accept_any,
     "server": accept_any,
     "auth": accept_any,
     "http": accept_any,

@@ -123,10 +123,11 @@ def apply_failure(
     say("%s (on_error: %s)", reason, bound.on_error(kind), exc_info=error)
     if goes_on:
         return Step.NEXT
+    refusal: Block | Fail = Fail(reason, f"hook_{kind}")
     if behaviour == "block":
-        dispatch.rule().decide(bound, Block(reason, FAILURE_STATUS.get(kind, 500), f"hook_{kind}"))
-    else:
-        dispatch.rule().decide(bound, Fail(reason, f"hook_{kind}"))
+        refusal = Block(reason, FAILURE_STATUS.get(kind, 500), f"hook_{kind}")
+    call.status, call.code = refusal.status, refusal.code
+    dispatch.rule().decide(bound, refusal)
     return _step_after_decision(dispatch, bound)
 
 
@@ -164,6 +165,8 @@ def _apply_outcome(dispatch: Dispatch, call: Call, answer: Any) -> Step:
     call.decision = answer.decision
     call.reason = _recorded_reason(dispatch, answer)
     call.injected = len(messages)
+    if isinstance(answer, (Block, Fail)):
+        call.status, call.code = answer.status, _recorded_code(dispatch, answer.code)
     if changed is not UNSET:
         call.redacted = answer.redacted or dispatch.scope.conceal is not None
         if not call.redacted:
@@ -178,6 +181,11 @@ def _apply_outcome(dispatch: Dispatch, call: Call, answer: Any) -> Step:
 def _recorded_reason(dispatch: Dispatch, answer: Any) -> str:
     reason = getattr(answer, "reason", "")
     return reason if dispatch.scope.conceal is None else str(dispatch.scope.conceal(reason))
+
+
+def _recorded_code(dispatch: Dispatch, code: str | None) -> str | None:
+    conceal = dispatch.scope.conceal
+    return code if code is None or conceal is None else str(conceal(code))
 
 
 def _read_messages(answer: Any) -> tuple[Mapping[str, Any], ...]:

@@ -13,7 +13,7 @@ from checkrail.engine.event import Event
 from checkrail.engine.new_messages import NewMessages
 from checkrail.engine.outcomes import UNSET, Ask, Outcome
 from checkrail.engine.points import Decision, Lane
-from checkrail.engine.records import Call, EndingRecord, HookRecord
+from checkrail.engine.records import Call, EndingRecord, HookRecord, LazyId
 from checkrail.times import epoch_time
 
 if TYPE_CHECKING:
@@ -170,6 +170,14 @@ class Dispatch:
         self.new_messages: NewMessages | None = None
         self.began = perf_counter()
         self._reached_at: float | None = None
+        self._id: LazyId | None = None
+
+    @property
+    def id(self) -> LazyId:
+        """The id that its records share."""
+        if self._id is None:
+            self._id = LazyId(self.began)
+        return self._id
 
     @property
     def reached_at(self) -> float:
@@ -198,7 +206,7 @@ class Dispatch:
     def open_call(self) -> Call | None:
         """Return the call of the hook that is now waited for; None: a person is waited for."""
         if self.call is None and self.bound is not None:
-            self.call = Call(self.bound, self.scope, self.started)
+            self.call = Call(self.bound, self.scope, self.started, dispatch=self.id)
         return self.call
 
     def end_call(self, ended: float) -> Call:
@@ -243,7 +251,7 @@ class Dispatch:
                 call = entry
             else:
                 bound, started, ended = entry
-                call = Call(bound, self.scope, started, ended)
+                call = Call(bound, self.scope, started, ended, self.id)
             if not call.is_announced:
                 made.append(HookRecord(call))
             made.append(EndingRecord(call))

@@ -29,6 +29,21 @@ class RecordKind(StrEnum):
     BLOCKED = "hook_blocked"
 
 
+class LazyId:
+    """A UUIDv7 of a moment of the performance counter, made when it is first read."""
+
+    __slots__ = ("_id", "moment")
+
+    def __init__(self, moment: float) -> None:
+        self.moment = moment
+        self._id: str | None = None
+
+    def __str__(self) -> str:
+        if self._id is None:
+            self._id = uuid7(epoch_time(self.moment))
+        return self._id
+
+
 class Call:
     """One call of one hook, and what came of it: just that the hook went on, unless more is set."""
 
@@ -41,13 +56,24 @@ class Call:
     redacted: bool = False
     injected: int = 0
     answer: str | None = None
+    status: int | None = None
+    code: str | None = None
     is_announced: bool = False
 
-    def __init__(self, bound: BoundHook, scope: Scope, started: float, ended: float = 0.0) -> None:
+    def __init__(
+        self,
+        bound: BoundHook,
+        scope: Scope,
+        started: float,
+        ended: float = 0.0,
+        dispatch: LazyId | None = None,
+    ) -> None:
         self.bound = bound
         self.scope = scope
         self.started = started
         self.ended = ended
+        self.own_id = LazyId(started)
+        self.dispatch = LazyId(started) if dispatch is None else dispatch
 
     @property
     def has_result(self) -> bool:
@@ -73,7 +99,7 @@ class Call:
         if self.before is not UNSET:
             self.before = self.after = UNSET
             self.redacted = True
-        self.reason = ""
+        self.reason, self.code = "", None
         if self.error is not None:
             self.error = f"{self.bound.where} failed; what it said was redacted"
 
@@ -117,7 +143,11 @@ class HookRecord(FrozenObject):
     lane: Lane = _call_field("bound.lane", "The hook's lane.")
     mode: str = _call_field("bound.spec.mode", "The hook's mode.")
     shadow: bool = _call_field("bound.shadow", "Whether this only says what would have been done.")
+    level: str = _call_field("bound.level.label", "The level at which the hook was registered.")
     attempt: int = _call_field("scope.context.attempt", "Which attempt of the run this belongs to.")
+    iteration: int | None = _call_field(
+        "scope.context.iteration", "Which iteration of the loop this belongs to."
+    )
 
     reason: str = _ending_field("reason", "The hook's reason.")
     failure: str | None = _ending_field(
@@ -134,6 +164,10 @@ class HookRecord(FrozenObject):
         "answer",
         "What came of an `ask`: approved, denied, timeout, nobody, withdrawn, failed, or waiting.",
     )
+    status: int | None = _ending_field(
+        "status", "The HTTP status of a refusal, the hook's own or that of its failure."
+    )
+    code: str | None = _ending_field("code", "The machine-readable code of a refusal.")
 
     @property
     def kind(self) -> RecordKind:
@@ -144,6 +178,16 @@ class HookRecord(FrozenObject):
     def record_id(self) -> str:
         """A UUIDv7, the same on every reading."""
         return self._read_stamp()[1]
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call: the same in its start and its ending."""
+        return str(self._call.own_id)
+
+    @property
+    def dispatch(self) -> str:
+        """The id of the dispatch: the same for all hooks that one firing of a point called."""
+        return str(self._call.dispatch)
 
     @property
     def time(self) -> float:
@@ -212,6 +256,8 @@ class HookRecord(FrozenObject):
         bound = self._call.bound
         fields: dict[str, Any] = {
             "record_id": self.record_id,
+            "call_id": self.call_id,
+            "dispatch": self.dispatch,
             "event_type": str(self.kind),
             "kind": str(self.kind),
             "time": self.time,
@@ -220,6 +266,7 @@ class HookRecord(FrozenObject):
             "hook": self.hook,
             "source": self.source,
             "lane": str(self.lane),
+            "level": self.level,
             "mode": self.mode,
             "shadow": self.shadow,
             "hook_type": bound.declared,
@@ -229,12 +276,14 @@ class HookRecord(FrozenObject):
             "attempt": self.attempt,
             **self.ids,
         }
+        if self.iteration is not None:
+            fields["iteration"] = self.iteration
         if self._is_ending:
             fields |= self._wire_ending()
         return fields
 
     def _wire_ending(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"duration_ms": self.duration_ms}
+        fields: dict[str, Any] = {"duration_ms": self.duration_ms, "changed": self.changed}
         if self.decision is not None:
             fields |= {"decision": str(self.decision), "action": str(self.decision)}
         if self.failure is not None:
@@ -243,17 +292,16 @@ class HookRecord(FrozenObject):
             fields["reason"] = self.reason
         if self.kind is RecordKind.BLOCKED:
             fields["block_reason"] = self.reason
-        if self.injected:
-            fields["injected"] = self.injected
-        if self.answer:
-            fields["answer"] = self.answer
-        if self.overran:
-            fields["overran"] = True
+        told = ((name, getattr(self, name)) for name in _TOLD_IF_ANY)
+        fields |= {name: said for name, said in told if said}
         if self.redacted:
             fields["redacted"] = True
         elif self.changed and self._call.scope.history != "off":
             fields |= {"before": plain(self.before), "after": plain(self.after)}
         return fields
+
+
+_TOLD_IF_ANY = ("status", "code", "injected", "answer", "overran")
 
 
 class EndingRecord(HookRecord):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -47,7 +48,11 @@ class EventUpload:
             await asyncio.sleep(_EVERY)
             while live.pending or live.usage != live.usage_kept:
                 batch, usage = _next_batch(live.pending), dict(live.usage)
-                told = [(each.seq, each.event, each.ns, Fragment(each.raw)) for each in batch]
+                now = time.time()
+                told = [
+                    (each.seq, each.event, each.ns, Fragment(each.raw), max(0.0, now - each.time))
+                    for each in batch
+                ]
                 await self._send(told, usage if usage != live.usage_kept else None)
                 live.mark_usage_stored(usage)
                 if batch:

@@ -72,6 +72,7 @@ class AgentExecution:
             memo=left[MEMO],
             used=live.usage,
             mark_usage=live.mark_usage,
+            mark=live.mark,
         )
         try:
             done = await execute_job(work, self._project.workshop)

@@ -41,6 +41,7 @@ def recover_orphans(tx: Tx, parts: RunServices) -> None:
     known = find_suspected((*cut_off, *owed, *asked))
     for row in cut_off:
         log.warning("run %s lost its worker in its attempt %s", row.run_id, row.attempt)
+        runs.recount_hooks(tx, row.run_id)
         give_up(tx, parts, row, lost=is_blamed(row, known))
     for each in owed:
         _release_delivery(tx, parts, each, lost=is_blamed(each, known))

@@ -20,6 +20,7 @@ from checkrail.store.runs import Run
 
 if TYPE_CHECKING:
     from checkrail.actions.outbound import Outbound
+    from checkrail.config.gateway import PriceConfig
     from checkrail.runs.agents.catalogue import AgentEntry, Catalogue
     from checkrail.runs.agents.factory import AgentFactory
     from checkrail.runs.graphs.loader import Graphs
@@ -66,6 +67,7 @@ class RunSettings:
     webhook_attempts: int = 8
     tags: frozenset[str] = frozenset()  # of the runner in this process
     unclaimed_after: float = 300.0
+    prices: tuple[PriceConfig, ...] = ()
 
     def thread_ttl(self, now: float) -> dict[str, Any]:
         """Return the columns of a new thread's time to live; none unless the config says one."""

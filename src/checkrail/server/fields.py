@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query
@@ -100,3 +101,10 @@ def _check_config(given: dict[str, Any]) -> dict[str, Any]:
 
 RunConfig = Annotated[dict[str, Any], AfterValidator(check_json), AfterValidator(_check_config)]
 """The config of runs, kept for later."""
+
+
+def to_seconds(moment: datetime | None) -> float | None:
+    """Return a moment in seconds; one without a time zone is in UTC."""
+    if moment is None:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -17,6 +17,18 @@ class Problem(BaseModel, defer_build=True):
     info: Any = None
 
 
+class HookFigures(BaseModel, defer_build=True):
+    """Calls of hooks in a run, what they came to, and their time in milliseconds."""
+
+    calls: int
+    changed: int
+    blocked: int
+    would_block: int
+    failed: int
+    asked: int
+    ms: float
+
+
 class Run(BaseModel, defer_build=True):
     """One execution of an agent on a thread."""
 
@@ -50,6 +62,13 @@ class Run(BaseModel, defer_build=True):
     timeout_seconds: float | None = None
     parameters: Any = None
     original_parameters: Any = None
+    user_id: str | None = None
+    summary: str | None = None
+    queued_ms: float | None = None
+    duration_ms: float | None = None
+    total_tokens: int | None = None
+    cost_usd: float | None = None
+    hooks: HookFigures
 
 
 class EndedRun(Run):

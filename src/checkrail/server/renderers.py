@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from checkrail.runs import jsons
+from checkrail.runs.summaries import sum_tokens
 from checkrail.store.assistants import Assistant, AssistantVersion
 from checkrail.store.crons import Cron
 from checkrail.store.deliveries import Delivery
 from checkrail.store.messages import Message
+from checkrail.store.records import COUNTS
+from checkrail.store.run_lists import ListedRun
 from checkrail.store.runs import Run
 from checkrail.store.sessions import Session
 from checkrail.store.threads import Thread
@@ -72,6 +75,44 @@ def render_run(row: Run) -> dict[str, Any]:
         "timeout_seconds": row.timeout_seconds,
         "parameters": original if changed is None else changed,
         "original_parameters": original,
+        **_render_figures(row),
+    }
+
+
+def _render_figures(row: Run | ListedRun) -> dict[str, Any]:
+    """Return who asked for a run and for what, and its figures; costs are known at its end."""
+    started = row.started_at
+    total = row.total_tokens
+    return {
+        "user_id": row.owner,
+        "summary": row.summary,
+        "queued_ms": None if started is None else _to_ms(started - row.created_at),
+        "duration_ms": None
+        if started is None or row.ended_at is None
+        else _to_ms(row.ended_at - started),
+        "total_tokens": sum_tokens(row.usage) if total is None else total,
+        "cost_usd": row.cost_usd,
+        "hooks": {name.removeprefix("hook_"): getattr(row, name) for name in COUNTS},
+    }
+
+
+def _to_ms(seconds: float) -> float:
+    return round(max(0.0, seconds) * 1000, 3)
+
+
+_LISTED = (
+    *("run_id", "thread_id", "session_id", "parent_run_id", "agent_name", "status", "phase"),
+    *("blocked_by", "block_reason", "error", "error_type", "attempt", "origin"),
+)
+
+
+def render_listed_run(row: ListedRun) -> dict[str, Any]:
+    """Return a run as lists show it, without what it was given and what it came to."""
+    times = ("created_at", "updated_at", "started_at", "ended_at")
+    return {
+        **{name: getattr(row, name) for name in _LISTED},
+        **{name: render_time(getattr(row, name)) for name in times},
+        **_render_figures(row),
     }
 
 

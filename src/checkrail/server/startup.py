@@ -360,6 +360,7 @@ def _build_settings(project: Project) -> RunSettings:
         sweep_every=max(1.0, (config.checkpointer.ttl or {}).get("sweep_interval_minutes", 1) * 60),
         ttl_strategy=(config.checkpointer.ttl or {}).get("strategy", "delete"),
         webhook_secret=config.outbound.webhook_secret,
+        prices=project.loaded.prices,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,27 @@ from checkrail.store.rows import PAGE_BYTES, column_values, keys_within_bytes
 from checkrail.store.statements import PreparedStatement
 from checkrail.store.tables import events, runs
 
+MARKS = frozenset(
+    {
+        "attempt_started",
+        "node_started",
+        "node_finished",
+        "model_started",
+        "model_finished",
+        "tool_started",
+        "tool_finished",
+        "approval",
+        "error",
+        "end",
+    }
+)
+"""The events that say when a step of a run began or ended, which are found without the others."""
+
 
 class RunEvent:
     """One line of a run's log. `raw` is its data as JSON; either form is made when first read."""
 
-    __slots__ = ("_data", "_raw", "event", "ns", "seq")
+    __slots__ = ("_data", "_raw", "event", "ns", "seq", "time")
 
     def __init__(
         self,
@@ -27,7 +44,10 @@ class RunEvent:
         ns: tuple[str, ...] = (),
         data: Any = None,
         raw: bytes | None = None,
+        *,
+        at: float | None = None,
     ) -> None:
+        self.time = time.time() if at is None else at
         self.seq = seq
         self.event = event
         self.ns = ns
@@ -69,6 +89,7 @@ class EventRow:
     first_seq: int
     last_seq: int
     payload: bytes
+    marks: bytes | None = None
 
 
 ROW_BYTES = 512 * 1024
@@ -103,17 +124,23 @@ def rows_of(run_id: str, thread_id: str, batch: Sequence[RunEvent]) -> list[Even
 
 def row_of(run_id: str, thread_id: str, batch: Sequence[RunEvent]) -> EventRow:
     """Pack events that follow each other into one row."""
+    marks = [event for event in batch if event.event in MARKS]
     return EventRow(
         run_id=run_id,
         thread_id=thread_id,
         first_seq=batch[0].seq,
         last_seq=batch[-1].seq,
-        payload=b"[" + b",".join(map(_pack_event, batch)) + b"]",
+        payload=_pack_events(batch),
+        marks=_pack_events(marks) if marks else None,
     )
 
 
+def _pack_events(batch: Sequence[RunEvent]) -> bytes:
+    return b"[" + b",".join(map(_pack_event, batch)) + b"]"
+
+
 def _pack_event(event: RunEvent) -> bytes:
-    head = orjson.dumps([event.seq, event.event, event.ns])
+    head = orjson.dumps([event.seq, event.event, event.ns, round(event.time, 6)])
     return head[:-1] + b"," + event.raw + b"]"
 
 
@@ -143,8 +170,15 @@ def load_after(
 
 
 def _unpack_events(payload: bytes) -> Iterator[RunEvent]:
-    for seq, event, ns, data in orjson.loads(payload):
-        yield RunEvent(seq, event, tuple(ns), data)
+    for seq, event, ns, at, data in orjson.loads(payload):
+        yield RunEvent(seq, event, tuple(ns), data, at=at)
+
+
+def marks_of_run(reads: Reads, run_id: str) -> list[RunEvent]:
+    """Return the events of a run that say when its steps began and ended, in order."""
+    query = select(events.c.marks).where(events.c.run_id == run_id, events.c.marks.is_not(None))
+    found = reads.execute(query.order_by(events.c.last_seq))
+    return [event for row in found for event in _unpack_events(row.marks)]
 
 
 def last_seq(reads: Reads, run_id: str) -> int:

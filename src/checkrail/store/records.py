@@ -7,13 +7,15 @@ Such a note stands at no point.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from sqlalchemy import (
     ColumnElement,
     Select,
+    and_,
+    case,
     delete,
     exists,
     func,
@@ -29,6 +31,7 @@ from checkrail.store.database import Reads, Tx
 from checkrail.store.rows import (
     PAGE_BYTES,
     column_values,
+    fetch_row,
     fetch_rows,
     keys_within_bytes,
     select_rows,
@@ -54,9 +57,110 @@ class StoredRecord:
     owner: str | None = None
     worker_id: str | None = None
     call_id: str | None = None
+    change: Any = None
+    decision: str | None = None
+    failure: str | None = None
+    changed: bool | None = None
+    shadow: bool | None = None
+    duration_ms: float | None = None
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """The record with its values, as it was written."""
+        return {**self.record, **(self.change or {})}
+
+
+class _Ending(Protocol):
+    """How a call of a hook ended: a row, or the engine's own record."""
+
+    @property
+    def decision(self) -> str | None: ...
+
+    @property
+    def failure(self) -> str | None: ...
+
+    @property
+    def changed(self) -> bool | None: ...
+
+    @property
+    def shadow(self) -> bool | None: ...
+
+    @property
+    def duration_ms(self) -> float | None: ...
+
+
+@dataclass(slots=True)
+class HookCounts:
+    """How many calls of hooks there were, what they came to, and how long they took."""
+
+    calls: int = 0
+    changed: int = 0
+    blocked: int = 0
+    would_block: int = 0
+    failed: int = 0
+    asked: int = 0
+    ms: float = 0.0
+
+    def add(self, row: StoredRecord) -> None:
+        """Count a call by its ending; its start counts for nothing."""
+        if row.event_type != "hook_start" and row.point:
+            self.add_ending(row)
+
+    def add_ending(self, ending: _Ending) -> None:
+        """Count a call by what is told of its end."""
+        refuses, acts = ending.decision in _REFUSALS, not ending.shadow
+        self.calls += 1
+        self.changed += bool(ending.changed) and acts
+        self.blocked += refuses and acts
+        self.would_block += refuses and not acts
+        self.failed += ending.failure is not None
+        self.asked += ending.decision == "ask" and acts
+        self.ms += max(0.0, ending.duration_ms or 0.0)
+
+    def columns(self) -> dict[str, Any]:
+        """Return them by the names that they have with a run."""
+        return {f"hook_{each.name}": getattr(self, each.name) for each in fields(self)}
+
+
+COUNTS = tuple(HookCounts().columns())
+_REFUSALS = ("block", "fail")
+
+
+def count_by_run(rows: Iterable[StoredRecord]) -> dict[str, HookCounts]:
+    """Count calls of hooks by their runs."""
+    found: dict[str, HookCounts] = {}
+    for row in rows:
+        if row.run_id is not None:
+            found.setdefault(row.run_id, HookCounts()).add(row)
+    return found
+
+
+def count_calls(reads: Reads, run_ids: Sequence[str]) -> dict[str, HookCounts]:
+    """Count the calls of some runs' hooks by their records."""
+    columns = hook_records.c
+    acts, shadow = columns.shadow.is_not(True), columns.shadow.is_(True)
+    refuses = columns.decision.in_(_REFUSALS)
+
+    def count(*which: ColumnElement[bool]) -> ColumnElement[int]:
+        return func.sum(case((and_(*which), 1), else_=0))
+
+    query = select(
+        columns.run_id,
+        func.count(),
+        count(columns.changed.is_(True), acts),
+        count(refuses, acts),
+        count(refuses, shadow),
+        count(columns.failure.is_not(None)),
+        count(columns.decision == "ask", acts),
+        func.sum(func.coalesce(columns.duration_ms, 0.0)),
+    ).where(columns.run_id.in_([*run_ids]), columns.point != "", columns.event_type != "hook_start")
+    rows = reads.execute(query.group_by(columns.run_id))
+    return {run_id: HookCounts(*(each or 0 for each in told)) for run_id, *told in rows}
 
 
 _SELECT = select_rows(StoredRecord, hook_records)
+
+_SIZED = (hook_records.c.seq, hook_records.c.record, hook_records.c.change)
 
 FEED = ("feed", "")
 """Told whenever there is something new in the sequence."""
@@ -146,7 +250,7 @@ def load_after(reads: Reads, seq: int, missing: Collection[int], limit: int) -> 
 
 def _load_page(reads: Reads, wanted: Select[Any], limit: int) -> list[StoredRecord]:
     """Read records in order, a page of bytes at most."""
-    found = keys_within_bytes(wanted, hook_records.c.seq, hook_records.c.record)
+    found = keys_within_bytes(wanted, *_SIZED)
     query = _SELECT.where(hook_records.c.seq.in_(found)).order_by(hook_records.c.seq)
     return fetch_rows(reads, StoredRecord, query.params(rows=limit, bytes=PAGE_BYTES))
 
@@ -158,10 +262,28 @@ def last_seq(reads: Reads) -> int:
 
 def of_run(reads: Reads, run_id: str, limit: int = 1000, after: int = 0) -> list[StoredRecord]:
     """Return the records of a run after a number, in order; a page of bytes at most."""
-    wanted = select(hook_records.c.seq).where(
-        hook_records.c.run_id == run_id, hook_records.c.seq > after, hook_records.c.point != ""
-    )
+    wanted = select(hook_records.c.seq).where(*_is_of_run(run_id), hook_records.c.seq > after)
     return _load_page(reads, wanted, limit)
+
+
+def _is_of_run(run_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return hook_records.c.run_id == run_id, hook_records.c.point != ""
+
+
+def summaries_of_run(
+    reads: Reads, run_id: str, limit: int = 1000, after: int = 0
+) -> list[tuple[int, dict[str, Any]]]:
+    """Return the numbers and records of a run after a number, in order, without their values."""
+    columns = hook_records.c
+    query = select(columns.seq, columns.record).where(*_is_of_run(run_id), columns.seq > after)
+    found = reads.execute(query.order_by(columns.seq).limit(limit))
+    return [(row.seq, row.record) for row in found]
+
+
+def find_in_run(reads: Reads, run_id: str, record_id: str) -> StoredRecord | None:
+    """Find a record of a run."""
+    query = _SELECT.where(*_is_of_run(run_id), hook_records.c.record_id == record_id)
+    return fetch_row(reads, StoredRecord, query)
 
 
 def before_run(reads: Reads, run_id: str) -> list[StoredRecord]:

@@ -39,14 +39,15 @@ PAGE_BYTES = 1024 * 1024
 
 
 def keys_within_bytes(
-    rows: Select[Any], key: ColumnElement[Any], value: ColumnElement[Any]
+    rows: Select[Any], key: ColumnElement[Any], *values: ColumnElement[Any]
 ) -> Select[Any]:
     """Return the keys of the first rows whose values have less than `bytes`, at least one.
 
     They are counted in the order of their keys, and there are no more than `rows`: both are
     parameters of the query.
     """
-    size = func.length(value, type_=BigInteger)
+    first, *others = (func.length(value, type_=BigInteger) for value in values)
+    size = sum((func.coalesce(other, 0) for other in others), first)
     before = func.sum(size, type_=BigInteger).over(order_by=key, rows=(None, 0)) - size
     page = rows.with_only_columns(key.label("key"), before.label("before"))
     counted = page.order_by(key).limit(bindparam("rows")).subquery()

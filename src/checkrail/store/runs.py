@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from checkrail.store import records
 from checkrail.store.database import Reads, Tx
+from checkrail.store.records import COUNTS, HookCounts
 from checkrail.store.rows import (
     Filters,
     column_values,
@@ -95,6 +96,17 @@ class Run:
     events_received: int | None = None
     reported_by: str | None = None
     stored_bytes: int | None = None
+    summary: str | None = None
+    search_text: str | None = None
+    hook_calls: int = 0
+    hook_changed: int = 0
+    hook_blocked: int = 0
+    hook_would_block: int = 0
+    hook_failed: int = 0
+    hook_asked: int = 0
+    hook_ms: float = 0.0
+    total_tokens: int | None = None
+    cost_usd: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
 
@@ -151,13 +163,19 @@ _NEWEST_OF_THREAD = (
     _SELECT.where(runs.c.thread_id == bindparam("thread")).order_by(runs.c.seq.desc()).limit(1)
 )
 _STARTED = _SELECT.where(runs.c.started_at.is_not(None))
-_OWNED = PreparedStatement(
-    update(runs).where(
-        runs.c.run_id == bindparam("fence_run"),
-        runs.c.worker_id == bindparam("fence_worker"),
-        runs.c.attempt == bindparam("fence_attempt"),
-        runs.c.ended_at.is_(None),
-    )
+_UPDATE_OWNED = update(runs).where(
+    runs.c.run_id == bindparam("fence_run"),
+    runs.c.worker_id == bindparam("fence_worker"),
+    runs.c.attempt == bindparam("fence_attempt"),
+    runs.c.ended_at.is_(None),
+)
+_OWNED = PreparedStatement(_UPDATE_OWNED)
+_MORE_COUNTS = {
+    name: runs.c[name] + bindparam(f"more_{name}", type_=runs.c[name].type) for name in COUNTS
+}
+_END_OWNED = PreparedStatement(_UPDATE_OWNED.values(_MORE_COUNTS))
+_COUNT = PreparedStatement(
+    update(runs).where(runs.c.run_id == bindparam("counted")).values(_MORE_COUNTS)
 )
 _KNOWN_WORKERS = select(workers.c.worker_id)
 _HELD_AMONG = select(runs.c.run_id, runs.c.attempt).where(
@@ -265,6 +283,30 @@ def update_owned(tx: Tx, run_id: str, worker_id: str, attempt: int, /, **values:
     """Change a run as its owner; False: somebody else has it, or it is over."""
     fence = {"fence_run": run_id, "fence_worker": worker_id, "fence_attempt": attempt}
     return bool(_OWNED.run(tx, {**values, **fence}).rowcount)
+
+
+def end_owned(tx: Tx, fence: tuple[str, str, int], counts: HookCounts, /, **values: Any) -> bool:
+    """Change a run for the last time as its owner, and count its hooks' calls in it."""
+    names = zip(("fence_run", "fence_worker", "fence_attempt"), fence, strict=True)
+    return bool(_END_OWNED.run(tx, {**values, **dict(names), **_more_counts(counts)}).rowcount)
+
+
+def count_hooks(tx: Tx, run_id: str, counts: HookCounts) -> None:
+    """Count calls of hooks in a run, which may have ended."""
+    _COUNT.run(tx, {"counted": run_id, **_more_counts(counts)})
+
+
+def _more_counts(counts: HookCounts) -> dict[str, Any]:
+    return {f"more_{name}": said for name, said in counts.columns().items()}
+
+
+def recount_hooks(tx: Tx, run_id: str) -> None:
+    """Count the calls of a run's hooks anew, by their records."""
+    tx.execute(
+        update(runs)
+        .where(runs.c.run_id == run_id)
+        .values(**records.count_calls(tx, [run_id]).get(run_id, HookCounts()).columns())
+    )
 
 
 def find_owned(reads: Reads, run_id: str, worker_id: str, attempt: int) -> Run | None:

@@ -206,10 +206,29 @@ runs = Table(
     Column("events_received", Integer),  # how many events its runner has sent in this attempt
     Column("reported_by", String),  # the lease under which a runner said what came of it
     Column("stored_bytes", Number),  # of what it was given, told and came to
+    Column("summary", SafeText),  # of what was asked for, in a line
+    Column("search_text", SafeText),  # its id, its summary, and why it went wrong
+    Column("hook_calls", Integer, nullable=False, server_default="0"),
+    Column("hook_changed", Integer, nullable=False, server_default="0"),
+    Column("hook_blocked", Integer, nullable=False, server_default="0"),
+    Column("hook_would_block", Integer, nullable=False, server_default="0"),
+    Column("hook_failed", Integer, nullable=False, server_default="0"),
+    Column("hook_asked", Integer, nullable=False, server_default="0"),
+    Column("hook_ms", Double, nullable=False, server_default="0"),
+    Column("total_tokens", Number),  # of all its models, once it has ended
+    Column("cost_usd", Double),
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
     Column("started_at", Double),
     Column("ended_at", Double),
+    Index("runs_by_status", "status", "seq"),
+    Index("runs_by_phase", "phase", "seq"),
+    Index("runs_of_agent", "agent_name", "seq"),
+    Index("runs_by_creation", "created_at"),
+    Index("runs_by_text", "seq", "search_text"),
+    _partial_index("runs_hook_blocked", "seq", where="hook_blocked > 0"),
+    _partial_index("runs_hook_would_block", "seq", where="hook_would_block > 0"),
+    _partial_index("runs_hook_failed", "seq", where="hook_failed > 0"),
     Index("runs_of_thread", "thread_id", "seq"),
     Index("runs_by_base", "thread_id", "base_seq"),
     Index("runs_of_owner", "owner", "seq"),
@@ -240,6 +259,7 @@ events = Table(
     Column("first_seq", Number, nullable=False),
     Column("thread_id", String, nullable=False),
     Column("payload", LargeBinary, nullable=False),  # several events as one JSON array
+    Column("marks", LargeBinary),  # those of them that say when a step began or ended
 )
 
 state_updates = Table(  # of threads, by hand
@@ -267,7 +287,13 @@ hook_records = Table(
     Column("point", String, nullable=False),
     Column("hook", String, nullable=False),
     Column("created_at", Double, nullable=False),
-    Column("record", Packed, nullable=False),
+    Column("record", Packed, nullable=False),  # but for its values
+    Column("change", Packed),  # what the value was, and what it became
+    Column("decision", String),  # of an ending
+    Column("failure", String),
+    Column("changed", Boolean),
+    Column("shadow", Boolean),
+    Column("duration_ms", Double),
     Index("records_of_run", "run_id", "seq"),
     Index("records_by_age", "created_at"),
     _partial_index(

@@ -174,7 +174,8 @@ class Things:
         self._post(f"/threads/{thread}/runs/wait", ECHO)
         [run] = self.clients["member"].get(f"/threads/{thread}/runs").json()
         state = self.clients["member"].get(f"/threads/{thread}/state").json()
-        ids = {"thread_id": thread, "run_id": run["run_id"]}
+        [record, *_] = self.clients["member"].get(f"/runs/{run['run_id']}/hooks").json()
+        ids = {"thread_id": thread, "run_id": run["run_id"], "record_id": record["record_id"]}
         return {**ids, "checkpoint_id": state["checkpoint"]["checkpoint_id"]}
 
     def _make_session(self):
@@ -397,6 +398,7 @@ READING = {
     "decision": "block",
     "enabled": True,
     "extract": {"a": "values.text"},
+    "fields": "summary",
     "filter": {"a": 1},
     "graph_id": "echo",
     "ids": ["{thread_id}"],

@@ -134,7 +134,8 @@ ModelNames = Mapping[str, str]
 class Guard:
     """Makes the hooks of a scope hold in all models and tools that one run calls.
 
-    `on_tool` is told of each tool as it starts and ends, with values as hooks have left them.
+    `on_tool` is told of each tool as it starts and ends, with values as hooks have left them, and
+    `mark` when a model is called and when it has answered.
     `usage` is what the run's models have used, `ended` the verdict that ended it, if one did:
     that decides, whatever the graph has made of it. A run that can be left for a person to answer
     has a `journal`; `left` says that it is to be, by an interrupt of its graph.
@@ -145,11 +146,13 @@ class Guard:
         scope: Scope,
         *,
         on_tool: Callable[[dict[str, Any]], None] | None = None,
+        mark: Callable[[str, dict[str, Any]], object] | None = None,
         journal: Journal | None = None,
         used: Usage | None = None,
     ) -> None:
         self.scope = scope
         self.on_tool = on_tool
+        self.mark = mark
         self.journal = journal
         self.ended: RunEnding | None = None
         self.left: AnswerLater | None = None

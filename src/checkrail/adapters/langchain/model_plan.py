@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -28,7 +29,7 @@ from checkrail.adapters.langchain.tool_call_hooks import (
     second_half,
     transform_hooks,
 )
-from checkrail.adapters.langchain.usage import used_by
+from checkrail.adapters.langchain.usage import sum_usage, used_by
 from checkrail.agent.models.langchain_messages import read_answer
 from checkrail.engine.enforcement import has_enforcing_hooks
 from checkrail.engine.points import Decision, HookPoint, Lane
@@ -43,6 +44,7 @@ from checkrail.llm.conversation import (
 )
 from checkrail.llm.verdicts import invalid_answer_reason
 from checkrail.styles.fluent import DEFAULT_FEEDBACK
+from checkrail.times import uuid7
 
 log = logging.getLogger("checkrail.langchain")
 
@@ -68,6 +70,18 @@ class ModelCallStep(CallStep):
         self.pieces: list[Any] = []
         self.sent = 0
         self._hold = hold
+        self._about: dict[str, Any] | None = None
+
+    def begin(self) -> None:
+        """Mark that the model is called now."""
+        if self.guard.mark is not None:
+            self._about = {
+                "call": uuid7(),
+                "model": self.call.name,
+                "provider": self.call.provider,
+                "agent_name": self.guard.scope.context.agent_name,
+            }
+            self.guard.mark("model_started", self._about)
 
     def accept_piece(self, piece: Any) -> bool:
         """Take a piece of the answer, and return whether it may go out."""
@@ -85,14 +99,20 @@ class ModelCallStep(CallStep):
 
     def close(self) -> None:
         """Count what the model has used, also of an answer that was cut off or is refused."""
+        error = sys.exc_info()[0]
+        total: dict[str, Any] | None = None
         for pieces in self.form.split_answers(self.pieces):
             if (used := used_by(pieces)) is None:
                 continue
+            total = sum_usage(total, used)
             told = answering_model(pieces, self.call.name), used
             if told not in self.frame.told:  # else it is the usage of a model that it asked
                 self.guard.used.add(*told)
             if (around := MODEL.get()) is not None and around is not self.frame:
                 around.told.append(told)
+        if self._about is not None and self.guard.mark is not None:
+            ended = {} if error is None else {"error": error.__name__}
+            self.guard.mark("model_finished", {**self._about, "usage": total, **ended})
 
 
 def find_hold(scope: Scope) -> Hold:
@@ -119,6 +139,7 @@ def model_plan(guard: Guard, call: ModelCall, form: Form, slot: JournalEntry | N
             hold = find_hold(guard.scope) if replaced is None else Hold.WHOLE
             asked = ModelCallStep(guard, ready, form, hold)
             if replaced is None:
+                asked.begin()
                 yield asked
                 guard.check_running()
                 if slot is not None:

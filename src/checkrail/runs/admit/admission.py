@@ -6,14 +6,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision
+from checkrail.engine.records import RecordKind
 from checkrail.engine.values import plain
+from checkrail.engine.verdict import Verdict
 from checkrail.runs import jsons
 from checkrail.runs.admit.quotas import stored_size
 from checkrail.runs.admit.requests import (
@@ -37,11 +39,12 @@ from checkrail.runs.execute.worker import Worker
 from checkrail.runs.finish.canceller import Canceller
 from checkrail.runs.graphs.context import mirror_settings
 from checkrail.runs.services import HOOK, MESSAGE, AgentsSeen, RunServices
+from checkrail.runs.summaries import summary_columns
 from checkrail.store import assistants, idempotency, records, runs, sessions, threads
 from checkrail.store.assistants import Assistant
 from checkrail.store.database import Reads, Tx
 from checkrail.store.idempotency import StoredRequest
-from checkrail.store.records import StoredRecord
+from checkrail.store.records import HookCounts, StoredRecord
 from checkrail.store.runs import Run
 from checkrail.store.sessions import Session
 from checkrail.store.threads import Thread
@@ -59,6 +62,7 @@ class _Draft:
     request: RunRequest
     row: Run
     thread: Thread | None
+    hook_counts: dict[str, Any] = field(default_factory=dict)  # of those who have seen it
 
     @property
     def needs_thread(self) -> bool:
@@ -332,8 +336,9 @@ class Admission:
         if verdict.decision in (Decision.BLOCK, Decision.FAIL):
             status = verdict.status or (500 if verdict.decision is Decision.FAIL else 403)
             told = self._parts.log.take_records(row.run_id)
+            counts = _count_calls(verdict)
             refused = await self._parts.database.write(
-                lambda tx: _store_refused(tx, row, verdict, told)
+                lambda tx: _store_refused(tx, row, verdict, told, counts)
             )
             self._parts.quotas.charge_bytes(row.owner, refused.stored_bytes or 0)
             raise RefusedError(
@@ -345,6 +350,7 @@ class Admission:
                 retry_after=verdict.retry_after,
             )
         changed = thaw(verdict.value)
+        draft = replace(draft, hook_counts=_count_calls(verdict))
         if changed == given:
             return draft
         kept = {} if key == "command" else {"input": thaw(verdict.given)}  # as a redaction left it
@@ -382,7 +388,8 @@ class Admission:
             placed |= self._unclaimed_columns(row.agent_name)
             tx.publish("work", "")
         packed = _pack_columns(row)
-        row = replace(row, **placed, stored_bytes=_given_size(row, packed))
+        row = replace(row, **placed, **draft.hook_counts, stored_bytes=_given_size(row, packed))
+        row = _with_summary(row)
         runs.add(tx, row, packed)
         self._parts.quotas.charge_bytes(row.owner, row.stored_bytes or 0)
         records.note_event(tx, "run_created", row)
@@ -600,7 +607,18 @@ def _pack_columns(run: Run) -> dict[str, bytes]:
     return {name: jsons.dumps(value) for name, value in values.items() if value is not None}
 
 
-def _store_refused(tx: Tx, row: Run, verdict: Any, told: list[StoredRecord]) -> Run:
+def _count_calls(verdict: Verdict) -> dict[str, Any]:
+    """Return the counts of the hooks that admitted a run, or did not."""
+    counts = HookCounts()
+    for record in verdict.records:
+        if record.kind is not RecordKind.START:
+            counts.add_ending(record)
+    return counts.columns()
+
+
+def _store_refused(
+    tx: Tx, row: Run, verdict: Any, told: list[StoredRecord], counts: dict[str, Any]
+) -> Run:
     now = tx.time()
     given = thaw(verdict.given) if row.input is not None else None
     refused = {
@@ -617,11 +635,17 @@ def _store_refused(tx: Tx, row: Run, verdict: Any, told: list[StoredRecord]) -> 
     }
     run = replace(row, **refused)
     packed = _pack_columns(run)
-    run = replace(run, stored_bytes=_given_size(run, packed))
+    run = replace(run, stored_bytes=_given_size(run, packed), **counts)
+    run = _with_summary(run, verdict.reason)
     runs.add(tx, run, packed)
     records.add(tx, told)
     records.note_event(tx, "run_ended", run, error=verdict.reason, blocked_by=verdict.hook)
     return run
+
+
+def _with_summary(run: Run, error: str | None = None) -> Run:
+    """Return a new run with what lists say of it, and what it is found by."""
+    return replace(run, **summary_columns(run, run.input, error))
 
 
 def _given_size(run: Run, packed: Mapping[str, bytes]) -> int:

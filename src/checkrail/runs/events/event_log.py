@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from checkrail.engine.records import HookRecord
+from checkrail.engine.records import HookRecord, RecordKind
 from checkrail.runs import jsons
 from checkrail.runs.events.hub import Hub
 from checkrail.runs.execute.live_run import LiveRun
@@ -16,7 +16,7 @@ from checkrail.store import events, records, runs, threads
 from checkrail.store.database import Database, Reads, Tx
 from checkrail.store.events import EventRow, RunEvent
 from checkrail.store.health import DatabaseUnavailableError
-from checkrail.store.records import StoredRecord
+from checkrail.store.records import HookCounts, StoredRecord
 
 log = logging.getLogger("checkrail.runs")
 
@@ -32,6 +32,7 @@ class EventLog:
         self._dirty: set[LiveRun] = set()
         self._records: list[StoredRecord] = []
         self._elsewhere: list[StoredRecord] = []
+        self._uncounted: list[tuple[str, HookCounts]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._in_flight: frozenset[LiveRun] = frozenset()
@@ -51,6 +52,12 @@ class EventLog:
             self._elsewhere.append(record)
         self._schedule_flush()
 
+    def count_later(self, run_id: str, counts: HookCounts) -> None:
+        """Count calls of hooks in a run with the next write: this process does not end it."""
+        if counts.calls:
+            self._uncounted.append((run_id, counts))
+            self._schedule_flush()
+
     def restore_records(self, kept: list[StoredRecord]) -> None:
         """Put back hook records that were taken for a write that failed."""
         self._records = kept + self._records
@@ -65,7 +72,7 @@ class EventLog:
         while live in self._in_flight and self._flushing is not None:
             await asyncio.shield(self._flushing)
         self._dirty.discard(live)
-        if self._timer is not None and not self._dirty and not self._records:
+        if self._timer is not None and not self._has_pending:
             self._timer.cancel()  # or it would go off in the middle of a run that has just begun
             self._timer = None
         return live.pending
@@ -79,22 +86,29 @@ class EventLog:
 
     async def flush(self) -> None:
         """Write everything now."""
-        while self._dirty or self._records or self._flushing is not None:
+        while self._has_pending or self._flushing is not None:
             if self._flushing is None:
                 self._start_flush()
             await asyncio.shield(self._flushing or asyncio.sleep(0))
+
+    @property
+    def _has_pending(self) -> bool:
+        return bool(self._dirty or self._records or self._uncounted)
 
     def _start_flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._flushing is None and (self._dirty or self._records):
+        if self._flushing is None and self._has_pending:
             self._flushing = asyncio.get_running_loop().create_task(self._write_pending())
 
     async def _write_pending(self) -> None:
         dirty, self._dirty = self._dirty, set()
         kept, self._records = self._records, []
         away, self._elsewhere = self._elsewhere, []
+        uncounted, self._uncounted = self._uncounted, []
+        late = [row for row in kept if row.point in FINISH_POINTS]
+        counts = [*uncounted, *records.count_by_run([*late, *away]).items()]
         batches = [(live, live.pending[-1].seq) for live in dirty if live.pending]
         rows = [
             (live.attempt, row)
@@ -106,6 +120,8 @@ class EventLog:
 
         def write_batch(tx: Tx) -> None:
             self._insert_rows(tx, rows, kept, away)
+            for run_id, more in counts:
+                runs.count_hooks(tx, run_id, more)
             for live, usage in used:
                 mine = live.run_id, self._worker_id, live.attempt
                 runs.update_owned(tx, *mine, usage=jsons.dumps(usage))
@@ -121,11 +137,12 @@ class EventLog:
             self._dirty |= self._in_flight
             self._records = kept + self._records
             self._elsewhere = away + self._elsewhere
+            self._uncounted = uncounted + self._uncounted
             await asyncio.sleep(0.5)
             await self._drop_stale_events([live for live, _ in batches])
         finally:
             self._flushing, self._in_flight = None, frozenset()
-            if self._dirty or self._records:
+            if self._has_pending:
                 self._schedule_flush()
 
     async def _drop_stale_events(self, lives: list[LiveRun]) -> None:
@@ -162,13 +179,14 @@ class EventLog:
         if run is None or run.worker_id in (None, self._worker_id):
             return
         events.append_events(
-            tx, run_id, run.thread_id, [(row.event_type, row.record) for row in told]
+            tx, run_id, run.thread_id, [(row.event_type, whole_record(row)) for row in told]
         )
         tx.publish("run", run_id)
         tx.publish("thread", run.thread_id)
 
 
-_AROUND = ("before_run", "after_run", "on_run_error")
+FINISH_POINTS = ("after_run", "on_run_error")
+_AROUND = ("before_run", *FINISH_POINTS)
 """Points of a run that are not within its execution."""
 
 
@@ -196,13 +214,25 @@ class RecordSink:
         """Store a record; within an execution it is an event of the run as well."""
         live = self._live.get(row.run_id or "")
         if live is not None:
-            live.note_hook(row.event_type, row.record)
+            live.hook_counts.add(row)
+            live.note_hook(row.event_type, whole_record(row), row.created_at)
         self._log.add_record(row, elsewhere=live is None and row.point not in _AROUND)
+
+
+def whole_record(row: StoredRecord) -> bytes:
+    """Return a record that is about to be stored, with its values, as JSON."""
+    record: bytes = row.record
+    return record if row.change is None else record[:-1] + b"," + row.change[1:]
+
+
+_VALUES = ("before", "after")
 
 
 def record_row(record: HookRecord, worker_id: str) -> StoredRecord:
     """Return a record of a worker's hook as a row."""
     told = record.wire()
+    change = {name: told.pop(name) for name in _VALUES if name in told}
+    is_ending = record.kind is not RecordKind.START
     return StoredRecord(
         record_id=told["record_id"],
         event_type=told["event_type"],
@@ -210,9 +240,15 @@ def record_row(record: HookRecord, worker_id: str) -> StoredRecord:
         thread_id=told.get("thread_id"),
         owner=told.get("user_id"),
         worker_id=worker_id,
-        call_id=f"{worker_id} {record.started!r} {record.point} {record.hook}",
+        call_id=record.call_id,
         point=told["point"],
         hook=record.hook,
         created_at=record.time,
         record=jsons.dumps(told),
+        change=jsons.dumps(change) if change else None,
+        decision=told.get("decision"),
+        failure=record.failure,
+        changed=record.changed if is_ending else None,
+        shadow=record.shadow,
+        duration_ms=record.duration_ms,
     )

@@ -93,6 +93,7 @@ class AgentRun:
             memo=left[MEMO],
             used=live.usage,
             mark_usage=live.mark_usage,
+            mark=live.mark,
         )
 
     async def review_result(

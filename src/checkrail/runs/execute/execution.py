@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.errors import error_type
@@ -33,6 +34,7 @@ from checkrail.runs.graphs.fences import RunFence, hold_fence, set_fence
 from checkrail.runs.remote import leases, reports
 from checkrail.runs.remote.snapshots import verify_snapshot
 from checkrail.runs.services import AgentsSeen, RunServices
+from checkrail.runs.summaries import summary_columns
 from checkrail.runs.tools import ResumeSession
 from checkrail.store import approvals, runs
 from checkrail.store.database import Reads
@@ -161,6 +163,8 @@ class RunExecutor:
         await self._parts.ensure_known(live.row.agent_name)
         if live.row.suspended_state is None:
             live.emit("metadata", (), {"run_id": live.run_id, "attempt": live.attempt})
+        if live.row.suspended_state is None or MEMO in live.row.suspended_state:
+            live.mark("attempt_started", self._describe_attempt(live.attempt))
         ask_handler = JobAskHandler(self._parts, live)
         live.begin_body(ask_handler)
         scope = self._parts.scope(live.row).with_ask_handler(ask_handler)
@@ -183,6 +187,9 @@ class RunExecutor:
             return await self._build_body(live, scope).execute()
         except RunSuspended as left:
             return left
+
+    def _describe_attempt(self, attempt: int) -> dict[str, Any]:
+        return {"attempt": attempt, "worker_id": self._parts.worker_id, "host": gethostname()}
 
     async def _reenter(self, live: LiveRun) -> None:
         """Enter a suspended job again: from now on it is executed like any other."""
@@ -232,6 +239,7 @@ class RunExecutor:
                 changed = subject_changes(live.row, key, given)
             if key == "parameters" and (left := jsons.jsonable(thaw(verdict.given))) != value:
                 changed["input"] = left  # what was redacted is not to be found there either
+                changed |= summary_columns(live.row, left)
         if live.passes or not self._parts.can_run(live.row.needs):
             await self._release_to_runner(live, changed, seen)
             return None

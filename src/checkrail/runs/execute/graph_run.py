@@ -98,7 +98,7 @@ class GraphRun:
         self._scope = scope
         self._loop_thread = threading.get_ident()
         used = Usage(live.usage, live.mark_usage)
-        self._guard = Guard(scope, on_tool=self._emit_tool_event, used=used)
+        self._guard = Guard(scope, on_tool=self._emit_tool_event, mark=live.mark, used=used)
         self._emit: Emit = live.emit
         self._modes = frozenset(live.row.kwargs.get("modes") or ("values",))
         asked = live.row.kwargs
@@ -132,7 +132,7 @@ class GraphRun:
                     request = await self._build_request(
                         steps=held is not None, again=kept is not None
                     )
-                    found = await execute_graph(graph, request, self._emit)
+                    found = await execute_graph(graph, request, self._emit, self._live.mark)
             except Exception:
                 if guard.ended is None:
                     raise
@@ -351,12 +351,20 @@ class GraphRun:
 
     def _emit_tool_event(self, told: dict[str, Any]) -> None:
         """Emit an event of a tool call; tools may run in threads of their own."""
+        self._mark_tool(told)
         if "tools" not in self._modes:
             return
         if threading.get_ident() == self._loop_thread:
             self._emit("tools", (), told)
         else:
             self._parts.hub.loop.call_soon_threadsafe(self._emit, "tools", (), told)
+
+    def _mark_tool(self, told: Mapping[str, Any]) -> None:
+        about = {name: told[name] for name in ("tool_call_id", "tool_name")}
+        if told["event"] == "tool-started":
+            self._live.mark("tool_started", about)
+        else:
+            self._live.mark("tool_finished", {**about, "is_error": told["event"] == "tool-error"})
 
 
 def _with_metadata(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:

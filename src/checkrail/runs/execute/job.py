@@ -53,6 +53,8 @@ class Job:
     """What its models have used so far, by their names: known at any time, however it ends."""
     mark_usage: Callable[[], object] = lambda: None
     """Is called when they have used more, in whatever thread."""
+    mark: Callable[[str, Mapping[str, Any]], object] = lambda _event, _data: None
+    """Is told when a step begins or ends, in whatever thread."""
 
     @property
     def idempotency_key(self) -> str:

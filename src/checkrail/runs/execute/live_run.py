@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from checkrail.runs import jsons
 from checkrail.runs.execute.countdown import Countdown
 from checkrail.store.approvals import Approval
 from checkrail.store.events import RunEvent
+from checkrail.store.records import HookCounts
 from checkrail.store.runs import Run
 
 Ending = Literal["interrupt", "rollback", "timeout", "handover", "lost"]
@@ -96,11 +98,13 @@ class LiveRun:
         self.seq: int = row.last_seq + (0 if first else ATTEMPT_GAP) if seq is None else seq
         self.bytes = 0
         self.told = 0
+        self.hook_counts = HookCounts()  # of this attempt, as far as they are not stored
         self.pending: list[RunEvent] = []  # not kept yet
         before = (row.suspended_state or {}).get("usage") or row.usage or {}
         self.usage: dict[str, Any] = dict(before)  # of all attempts so far, by model
         self.usage_kept: dict[str, Any] = dict(before)  # what of it is in the table
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._unsent: list[RunEvent] = []  # while nobody can say whether it is still ours
         self.taps: set[EventTap] = set()
         self.body: Any = None  # what works on it
@@ -181,6 +185,11 @@ class LiveRun:
         """Note what of its models' usage is stored."""
         self.usage_kept = usage
 
+    def take_hook_counts(self) -> HookCounts:
+        """Return the counts that are not stored, which from now on are somebody else's to store."""
+        counts, self.hook_counts = self.hook_counts, HookCounts()
+        return counts
+
     def drop_pending(self) -> None:
         """Forget what is not stored yet: nobody takes it any more."""
         self.pending.clear()
@@ -205,11 +214,21 @@ class LiveRun:
             )
         self._append(RunEvent(self.seq + 1, event, ns, raw=raw))
 
-    def note_hook(self, event: str, raw: bytes) -> None:
+    def note_hook(self, event: str, raw: bytes, at: float | None = None) -> None:
         """Emit a hook's event, in order with all else; it has no limit."""
         if self.mute or len(raw) > self._limits.event_bytes:
             return
-        self._append(RunEvent(self.seq + 1, event, (), raw=raw))
+        self._append(RunEvent(self.seq + 1, event, (), raw=raw, at=at))
+
+    def mark(self, event: str, data: Mapping[str, Any]) -> None:
+        """Emit when a step began or ended, from any thread; it has no limit and is never held."""
+        at = time.time()
+        if threading.get_ident() == self._thread:
+            self.note_hook(event, jsons.dumps(data), at)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            raw = jsons.dumps(data)
+            self._loop.call_soon_threadsafe(self.note_hook, event, raw, at)
 
     def _append(self, made: RunEvent) -> None:
         self.seq = made.seq

@@ -254,6 +254,7 @@ class Worker:
                 live.ended.cancel()
             self._parts.hub.notify([("run", live.run_id), ("thread", live.thread_id)])
         if debts is None:
+            self._parts.log.count_later(live.run_id, live.take_hook_counts())
             return
         self._deliverer.take(debts)
         if live.row.temporary:

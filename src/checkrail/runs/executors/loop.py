@@ -29,6 +29,7 @@ class LoopEvents:
     def __init__(self, work: Job, agent: Agent) -> None:
         self.ended_by: str | None = None
         self._emit = work.emit
+        self._mark = work.mark
         self._prefix = f"{work.run_id}:{work.attempt}"
         self._speaking: str | None = None
         self._about = {
@@ -74,12 +75,14 @@ class LoopEvents:
     def _emit_tool_start(self, call: ToolCall) -> None:
         self._close_message()
         about = {"tool_call_id": call.id, "tool_name": call.name}
+        self._mark("tool_started", about)
         args = plain(call.args)
         self._emit_custom("tool_started", **about, args=args)
         self._emit("tools", (), {"event": "tool-started", **about, "input": args})
 
     def _emit_tool_end(self, result: ToolResult) -> None:
         about = {"tool_call_id": result.id, "tool_name": result.name}
+        self._mark("tool_finished", {**about, "is_error": result.is_error})
         content = plain(result.content)
         self._emit_custom("tool_finished", **about, content=content, is_error=result.is_error)
         told: dict[str, Any] = {"event": "tool-finished", **about, "output": content}
@@ -126,6 +129,7 @@ async def run_loop(work: Job, agent: Agent) -> JobResult:
             emit,
             scope=_job_scope(work),
             meter=meter.add,
+            mark=work.mark,
             memo=memo,
             on_end=teller.note_ending,
         )

@@ -21,7 +21,7 @@ from checkrail.runs.events.hub import WORK, Wakeup
 from checkrail.runs.finish.callbacks import CALLBACK
 from checkrail.runs.finish.finish_hooks import FinishHooks, UnreachedError
 from checkrail.runs.services import RunServices
-from checkrail.store import deliveries, records
+from checkrail.store import deliveries, records, runs
 from checkrail.store.database import Tx
 from checkrail.store.deliveries import Delivery
 from checkrail.store.health import DatabaseUnavailableError
@@ -180,6 +180,8 @@ class Deliverer:
 
         def store_result(tx: Tx) -> None:
             records.add(tx, told)
+            for run_id, counts in records.count_by_run(told).items():
+                runs.count_hooks(tx, run_id, counts)
             deliveries.store_result(tx, row.delivery_id, self._parts.worker_id, **changed)
 
         while True:

@@ -12,6 +12,7 @@ from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.finish.callbacks import CALLBACK, callback_payload
 from checkrail.runs.finish.outcome import RunOutcome
 from checkrail.runs.services import RunServices
+from checkrail.runs.summaries import search_text, sum_costs, sum_tokens
 from checkrail.store import (
     approvals,
     deliveries,
@@ -146,7 +147,7 @@ def end_unclaimed_run(
     if used := (row.suspended_state or {}).get("usage") or row.usage:
         outcome = dataclasses.replace(outcome, usage=used)
     closing = closing_events(outcome, row.last_seq)
-    changed = _ended_columns(outcome, closing[-1].seq, tx.time())
+    changed = _ended_columns(parts, row, outcome, closing[-1].seq, tx.time())
     if not row.temporary and row.phase not in SLOT:  # it never began, but its end is told
         changed["base_seq"] = threads.last_seq(tx, row.thread_id)
     if not runs.update_if(tx, row.run_id, fence, **changed):
@@ -175,8 +176,15 @@ def lock_thread(tx: Tx, row: Run) -> None:
         threads.lock_only(tx, row.thread_id)
 
 
-def _ended_columns(outcome: RunOutcome, last_seq: int, now: float) -> dict[str, Any]:
+def _ended_columns(
+    parts: RunServices, row: Run, outcome: RunOutcome, last_seq: int, now: float
+) -> dict[str, Any]:
+    usage = outcome.usage
+    told = {} if outcome.error is None else {"search_text": search_text(row, outcome.error)}
     return {
+        **told,
+        "total_tokens": sum_tokens(usage),
+        "cost_usd": sum_costs(usage, parts.settings.prices),
         "status": outcome.status,
         "phase": outcome.phase,
         "output": None if outcome.output is None else jsons.dumps(outcome.output),
@@ -292,7 +300,8 @@ class Finisher:
         kept = events.rows_of(live.run_id, live.thread_id, [*pending, *closing])
         told = parts.log.take_records(live.run_id)
         debts = build_deliveries(parts, row, outcome, parts.worker_id)
-        changed = _ended_columns(outcome, closing[-1].seq, parts.database.time())
+        changed = _ended_columns(parts, row, outcome, closing[-1].seq, parts.database.time())
+        counts = live.hook_counts
         told_elsewhere = live.attempt > 1 or row.reported_by is not None
 
         def end_run(tx: Tx) -> bool:
@@ -300,7 +309,8 @@ class Finisher:
             more_bytes = told_bytes + len(changed["output"] or b"")
             changed["stored_bytes"] = (row.stored_bytes or 0) + more_bytes
             lock_thread(tx, row)
-            if not runs.update_owned(tx, live.run_id, parts.worker_id, live.attempt, **changed):
+            fence = (live.run_id, parts.worker_id, live.attempt)
+            if not runs.end_owned(tx, fence, counts, **changed):
                 return False
             parts.quotas.charge_bytes(row.owner, more_bytes)
             records.add(tx, told)
@@ -320,5 +330,6 @@ class Finisher:
             return None
         live.send_stored(closing)
         told_as = {"output": outcome.output, "usage": dict(outcome.usage) or None}
+        told_as |= {name: getattr(row, name) + n for name, n in counts.columns().items()}
         live.ended.set_result(dataclasses.replace(row, **changed | told_as))
         return debts

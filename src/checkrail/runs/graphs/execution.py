@@ -95,6 +95,9 @@ __all__ = ["Emit", "GraphOutcome", "GraphRequest", "execute_graph"]
 Emit: TypeAlias = Callable[[str, tuple[str, ...], Any], None]
 """Takes an event, its namespace and its data, which is written JSON: a `jsons.Fragment`."""
 
+Mark: TypeAlias = Callable[[str, dict[str, Any]], object]
+"""Is told when a node of the graph begins and ends."""
+
 INTERRUPT = "__interrupt__"
 STEP = "step"
 """Tells that another step begins, so that the one before was not the last; for no client."""
@@ -137,11 +140,13 @@ class GraphOutcome:
         return bool(self.next or self.interrupts)
 
 
-async def execute_graph(graph: Graph, request: GraphRequest, emit: Emit) -> GraphOutcome:
+async def execute_graph(
+    graph: Graph, request: GraphRequest, emit: Emit, mark: Mark | None = None
+) -> GraphOutcome:
     """Run a graph to its end or to where it waits, and emit what it streams, in order."""
     given = await _graph_input(graph, request)
     config = build_config(request)
-    watch = _Watch(request, emit)
+    watch = _Watch(request, emit, mark)
     try:
         async with aclosing(_open_stream(graph, given, config, request, watch)) as stream:
             if watch.nested:
@@ -207,6 +212,7 @@ class _Watch:
     __slots__ = (
         "_emit",
         "_lifecycle",
+        "_mark",
         "_metadata",
         "_modes",
         "_shown",
@@ -220,8 +226,9 @@ class _Watch:
         "values",
     )
 
-    def __init__(self, request: GraphRequest, emit: Emit) -> None:
+    def __init__(self, request: GraphRequest, emit: Emit, mark: Mark | None) -> None:
         self._emit = emit
+        self._mark = mark
         self._modes = request.modes
         self._subgraphs = request.subgraphs
         self._lifecycle = SubgraphLifecycle(emit) if "lifecycle" in request.modes else None
@@ -230,7 +237,7 @@ class _Watch:
         self._steps = request.steps
         self._stepped = False
         self.nested = request.subgraphs or self._lifecycle is not None
-        self.streamed = _stream_modes(request)
+        self.streamed = _stream_modes(request, tasks=mark is not None)
         self.values: tuple[Any, Any] | None = None
         self.interrupts: list[Any] | None = None
         self.checkpoint: dict[str, Any] | None = None
@@ -238,6 +245,8 @@ class _Watch:
     def feed(self, ns: tuple[str, ...], mode: str, data: Any) -> None:
         """Take one chunk: emit it if the request wants it, and remember it if it is the root's."""
         shown = _UNSEEN
+        if mode == "tasks" and not ns and self._mark is not None:
+            _mark_node(self._mark, data)
         if self._steps and not ns:
             self._emit_step(mode, data)
         if mode in self._modes and (self._subgraphs or not ns):
@@ -296,10 +305,20 @@ class _Watch:
             self.checkpoint = checkpoint_of(data["config"])
 
 
-def _stream_modes(request: GraphRequest) -> list[str]:
+def _mark_node(mark: Mark, task: Mapping[str, Any]) -> None:
+    """Mark that a node begins, or how it ended: only what is no content of the graph."""
+    about = {"node": task["name"], "task": task["id"]}
+    if "result" not in task:
+        mark("node_started", about)
+        return
+    how = "failed" if task.get("error") else "interrupted" if task.get("interrupts") else "done"
+    mark("node_finished", {**about, "how": how})
+
+
+def _stream_modes(request: GraphRequest, *, tasks: bool) -> list[str]:
     """Return the modes to stream: values make the outcome, and only updates show every wait."""
     extra = (request.modes & MODES) - {"values", "updates"}
-    if "lifecycle" in request.modes or request.steps:
+    if tasks or "lifecycle" in request.modes or request.steps:
         extra |= {"tasks"}
     return ["values", "updates", *sorted(extra)]
 

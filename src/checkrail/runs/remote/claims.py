@@ -16,7 +16,7 @@ from checkrail.runs.execute.live_run import ATTEMPT_GAP
 from checkrail.runs.remote.reports import append_events
 from checkrail.runs.remote.verdicts import ASKED
 from checkrail.runs.services import RunServices
-from checkrail.store import events, runs, threads
+from checkrail.store import events, runs, threads, workers
 from checkrail.store.database import Reads, Tx
 from checkrail.store.runs import Run
 
@@ -85,7 +85,16 @@ def start_claimed(tx: Tx, parts: RunServices, row: Run) -> dict[str, Any]:
     if untold and left is None:
         about = jsons.dumps({"run_id": row.run_id, "attempt": row.attempt})
         append_events(tx, row, [("metadata", (), about)], 0 if first else ATTEMPT_GAP)
+    append_events(tx, row, [("attempt_started", (), _describe_attempt(tx, row))])
     return _render_claim(parts, row, _load_history(tx, row))
+
+
+def _describe_attempt(tx: Tx, row: Run) -> bytes:
+    worker = workers.find_runner(tx, row.worker_id or "")
+    told = {} if worker is None else worker.registration or {}
+    about = {"worker_id": row.worker_id, "name": told.get("name")}
+    host = None if worker is None else worker.host
+    return jsons.dumps({"attempt": row.attempt, "host": host, **about})
 
 
 def _render_claim(parts: RunServices, row: Run, history: list[Any]) -> dict[str, Any]:

@@ -25,7 +25,10 @@ from checkrail.store.runs import Run
 _COUNTED = 500  # events, or
 _COUNTED_BYTES = 1 << 18  # bytes at a time, after which all that a run has told is counted
 
-BODY_EVENTS = MODES | {"events", "lifecycle"}
+_STEPS = {
+    f"{step}_{what}" for step in ("node", "model", "tool") for what in ("started", "finished")
+}
+BODY_EVENTS = MODES | {"events", "lifecycle"} | _STEPS
 """The events that the body of a run may emit; all others are the server's own."""
 
 
@@ -118,6 +121,11 @@ def _check_suspended(tx: Tx, row: Run, kept: Mapping[str, Any]) -> None:
         raise InvalidError(f"{what}. Reach a point whose hooks ask first")
 
 
+NewEvent = tuple[str, tuple[str, ...], bytes]
+TimedEvent = tuple[str, tuple[str, ...], bytes, float]
+"""An event that did not happen just now."""
+
+
 def check_events(names: Iterable[str]) -> None:
     """Refuse events that the job of a run does not emit."""
     if foreign := sorted(set(names) - BODY_EVENTS):
@@ -150,7 +158,7 @@ def store_events(tx: Tx, row: Run, news: Sequence[RunEvent], limits: EventLimits
     lease = RunLease(row.run_id, row.worker_id or "", row.attempt)
     if not runs.update_owned(tx, *lease, events_received=fresh[-1].seq):
         raise leases.lease_lost(row.run_id)
-    append_events(tx, row, [(event.event, event.ns, event.raw) for event in fresh])
+    append_events(tx, row, [(event.event, event.ns, event.raw, event.time) for event in fresh])
 
 
 def _check_bytes(tx: Tx, run_id: str, news: Sequence[RunEvent], limits: EventLimits) -> None:
@@ -161,12 +169,13 @@ def _check_bytes(tx: Tx, run_id: str, news: Sequence[RunEvent], limits: EventLim
         raise InvalidError(f"the run told more than {limits.bytes} bytes, which is the limit")
 
 
-def append_events(
-    tx: Tx, row: Run, news: Sequence[tuple[str, tuple[str, ...], bytes]], gap: int = 0
-) -> None:
+def append_events(tx: Tx, row: Run, news: Sequence[NewEvent | TimedEvent], gap: int = 0) -> None:
     """Store events of a run behind those that it has; `gap` numbers are left out before them."""
     first = events.last_seq(tx, row.run_id) + 1 + gap
-    made = [RunEvent(seq, event, ns, raw=raw) for seq, (event, ns, raw) in enumerate(news, first)]
+    made = [
+        RunEvent(seq, event, ns, raw=raw, at=at[0] if at else None)
+        for seq, (event, ns, raw, *at) in enumerate(news, first)
+    ]
     events.add(tx, events.rows_of(row.run_id, row.thread_id, made))
     tx.publish("run", row.run_id)
     tx.publish("thread", row.thread_id)

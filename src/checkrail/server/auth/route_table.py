@@ -112,8 +112,10 @@ RUNS = _parse_rules(
     "POST   /runs/wait                                      create_run",
     "POST   /runs/cancel                                    update",
     "GET    /runs                                           search",
+    "GET    /runs/count                                     search",
     "GET    /runs/{run_id}                                  read",
     "GET    /runs/{run_id}/hooks                            read",
+    "GET    /runs/{run_id}/hooks/{record_id}                read",
     "GET    /runs/{run_id}/events                           read",
     "POST   /runs/{run_id}/cancel                           update",
 )

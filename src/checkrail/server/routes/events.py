@@ -82,5 +82,5 @@ async def filter_visible(
 
 def _frame_row(last: int, row: StoredRecord, *, whole: bool) -> bytes:
     number = str(min(last, row.seq))
-    record = render_record(row.record, whole=whole)
+    record = render_record(row.whole, whole=whole)
     return encode_frame(number, row.event_type, {"seq": row.seq, **record})

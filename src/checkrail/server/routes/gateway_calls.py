@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from checkrail.llm.call_record import CallRecord
 from checkrail.runs.errors import NotFoundError
 from checkrail.server.deferred import Router
-from checkrail.server.fields import Limit, check_text
+from checkrail.server.fields import Limit, check_text, to_seconds
 from checkrail.server.lookups import owner_without_metadata
 from checkrail.server.openapi_models import PROBLEMS, Answers
 from checkrail.server.renderers import render_time
@@ -85,7 +85,7 @@ async def list_calls(
     """
     asker = await served.principal(request, "calls", "search", {"metadata": {}})
     owner = owner_without_metadata(asker)
-    wanted = CallFilter(owner, key, user, model, status, _to_seconds(since), decision)
+    wanted = CallFilter(owner, key, user, model, status, to_seconds(since), decision)
 
     def find_page(reads: Reads) -> list[CallRecord]:
         last = None if before is None else gateway_calls.get(reads, str(before))
@@ -111,10 +111,3 @@ def render_call(row: CallRecord) -> dict[str, Any]:
     return {name: getattr(row, name) for name in _TOLD} | {
         "created_at": render_time(row.created_at)
     }
-
-
-def _to_seconds(moment: datetime | None) -> float | None:
-    """Return a moment in seconds; one without a time zone is in UTC."""
-    if moment is None:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

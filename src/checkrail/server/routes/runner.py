@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -46,7 +47,9 @@ def _check_depth(given: Any) -> Any:
 
 Json = Annotated[Any, AfterValidator(_check_depth)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_check_depth)]
-Told = tuple[Annotated[int, Field(ge=1, lt=2**62)], Name, list[str], Json]
+Number = Annotated[int, Field(ge=1, lt=2**62)]
+Age = Annotated[float, Field(ge=0, lt=86400)]
+Told = tuple[Number, Name, list[str], Json, Age] | tuple[Number, Name, list[str], Json]
 Waiting = tuple[Name, list[str], Json]
 Usage = dict[Name, JsonObject]
 """What models have used, by their names."""
@@ -123,14 +126,22 @@ class Beat(BaseModel, defer_build=True):
 
 
 class Events(Leased):
-    """What a run tells: `[number, event, namespace, data]` each, and what it has used so far."""
+    """What a run tells, and what it has used so far.
+
+    An event is `[number, event, namespace, data, age]`: how many seconds ago it happened, as the
+    clocks of two machines differ. Without an age it happened now.
+    """
 
     events: Annotated[list[Told], Field(max_length=100_000)]
     usage: Usage | None = None
 
     def to_events(self) -> list[RunEvent]:
         """Return the events."""
-        return [RunEvent(seq, event, tuple(ns), data) for seq, event, ns, data in self.events]
+        now = time.time()
+        return [
+            RunEvent(seq, event, tuple(ns), data, at=now - sum(age))
+            for seq, event, ns, data, *age in self.events
+        ]
 
 
 class Point(Leased):

@@ -139,11 +139,30 @@ def _create_runs() -> None:
         sa.Column("events_received", sa.Integer()),
         sa.Column("reported_by", sa.String()),
         sa.Column("stored_bytes", NUMBER),
+        sa.Column("summary", sa.Text()),
+        sa.Column("search_text", sa.Text()),
+        sa.Column("hook_calls", sa.Integer(), nullable=False, server_default="0"),
+        sa.Column("hook_changed", sa.Integer(), nullable=False, server_default="0"),
+        sa.Column("hook_blocked", sa.Integer(), nullable=False, server_default="0"),
+        sa.Column("hook_would_block", sa.Integer(), nullable=False, server_default="0"),
+        sa.Column("hook_failed", sa.Integer(), nullable=False, server_default="0"),
+        sa.Column("hook_asked", sa.Integer(), nullable=False, server_default="0"),
+        sa.Column("hook_ms", sa.Double(), nullable=False, server_default="0"),
+        sa.Column("total_tokens", NUMBER),
+        sa.Column("cost_usd", sa.Double()),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("updated_at", sa.Double(), nullable=False),
         sa.Column("started_at", sa.Double()),
         sa.Column("ended_at", sa.Double()),
     )
+    op.create_index("runs_by_status", "runs", ["status", "seq"])
+    op.create_index("runs_by_phase", "runs", ["phase", "seq"])
+    op.create_index("runs_of_agent", "runs", ["agent_name", "seq"])
+    op.create_index("runs_by_creation", "runs", ["created_at"])
+    op.create_index("runs_by_text", "runs", ["seq", "search_text"])
+    _create_partial_index("runs_hook_blocked", "runs", ["seq"], "hook_blocked > 0")
+    _create_partial_index("runs_hook_would_block", "runs", ["seq"], "hook_would_block > 0")
+    _create_partial_index("runs_hook_failed", "runs", ["seq"], "hook_failed > 0")
     _create_partial_index("runs_beneath", "runs", ["parent_run_id"], "parent_run_id IS NOT NULL")
     op.create_index("runs_by_base", "runs", ["thread_id", "base_seq"])
     op.create_index("runs_bytes_of_owner", "runs", ["owner", "stored_bytes"])
@@ -190,6 +209,7 @@ def _create_events() -> None:
         sa.Column("first_seq", NUMBER, nullable=False),
         sa.Column("thread_id", sa.String(), nullable=False),
         sa.Column("payload", sa.LargeBinary(), nullable=False),
+        sa.Column("marks", sa.LargeBinary()),
     )
 
 
@@ -220,6 +240,12 @@ def _create_hook_records() -> None:
         sa.Column("hook", sa.String(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("record", sa.Text(), nullable=False),
+        sa.Column("change", sa.Text()),
+        sa.Column("decision", sa.String()),
+        sa.Column("failure", sa.String()),
+        sa.Column("changed", sa.Boolean()),
+        sa.Column("shadow", sa.Boolean()),
+        sa.Column("duration_ms", sa.Double()),
     )
     op.create_index("records_by_age", "hook_records", ["created_at"])
     op.create_index("records_of_run", "hook_records", ["run_id", "seq"])
