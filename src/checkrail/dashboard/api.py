@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -105,7 +105,7 @@ class Api:
         last_event: str | None = None,
         *,
         body: Any = None,
-    ) -> AsyncIterator[tuple[str, str, bytes]]:
+    ) -> AsyncGenerator[tuple[str, str, bytes]]:
         """Yield id, name and data of each event of a stream; comments come with empty names."""
         chunks: asyncio.Queue[bytes | None] = asyncio.Queue(64)
         gone = asyncio.Event()

@@ -44,7 +44,10 @@ def build_pages(api: ASGIApp, services: Services) -> ASGIApp:
         Route("/ui", go_home),
         Route("/ui/static/{name:path}", get_static),
         *build_login_routes(site.door),
-        *(Route(path, site.endpoint(handler), methods=[method]) for method, path, handler in ROUTES),
+        *(
+            Route(path, site.endpoint(handler), methods=[method])
+            for method, path, handler in ROUTES
+        ),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: site.show_http_error})
     return WithHeaders(app)

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
+from checkrail.engine.values import User
 from checkrail.server.auth import Caller, Forbidden, Role, Unauthenticated
 from checkrail.server.auth.caller import ROLES
 from checkrail.server.auth.keys import ApiKeys
 from checkrail.server.auth.origins import host_of, is_loopback
 from checkrail.server.services import Services
-from checkrail.engine.values import User
 from checkrail.store import logins
 
 TOUCH = 300.0
@@ -149,4 +149,3 @@ def set_cookie(request: Request, response: Response, token: str) -> None:
         httponly=True,
         samesite="lax",
     )
-

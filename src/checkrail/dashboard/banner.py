@@ -58,7 +58,9 @@ def _describe_block(
     if record is not None and record.get("failure"):
         title = f"{hook} could not decide ({record['failure']}), and its on_error is block"
         told = str(record.get("error") or reason)
-        return Banner("failed", "triangle-alert", title, told, f"It did not refuse this run. {more}", step)
+        return Banner(
+            "failed", "triangle-alert", title, told, f"It did not refuse this run. {more}", step
+        )
     answered = next((each for each in approvals if each.get("hook") == hook), None)
     if answered is not None and answered.get("status") == "denied":
         who = answered.get("answered_by") or "Somebody"

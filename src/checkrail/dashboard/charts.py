@@ -28,11 +28,20 @@ def bars(values: Sequence[float]) -> list[Bar]:
     for number, value in enumerate(values):
         if value > 0:
             height = max(2.0, HEIGHT * value / most)
-            found.append(Bar(round(number * step, 2), round(HEIGHT - height, 2), round(max(step - 1, 1), 2), round(height, 2)))
+            found.append(
+                Bar(
+                    round(number * step, 2),
+                    round(HEIGHT - height, 2),
+                    round(max(step - 1, 1), 2),
+                    round(height, 2),
+                )
+            )
     return found
 
 
-def count_buckets(times: Iterable[float], began: float, ended: float, buckets: int = 60) -> list[int]:
+def count_buckets(
+    times: Iterable[float], began: float, ended: float, buckets: int = 60
+) -> list[int]:
     """Return how many times fall in each part of a span."""
     found = [0] * buckets
     length = max(ended - began, 1e-9)

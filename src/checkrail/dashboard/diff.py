@@ -107,9 +107,7 @@ def _compare_lists(before: list[Any], after: list[Any], path: str) -> Iterator[R
         )
 
 
-def _pair_by_number(
-    before: list[Any], after: list[Any]
-) -> Iterator[tuple[int | None, int | None]]:
+def _pair_by_number(before: list[Any], after: list[Any]) -> Iterator[tuple[int | None, int | None]]:
     for number in range(max(len(before), len(after))):
         yield (
             number if number < len(before) else None,

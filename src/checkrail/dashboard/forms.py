@@ -16,7 +16,9 @@ def parse_json(text: str, what: str) -> Any:
     try:
         return orjson.loads(text)
     except ValueError as error:
-        raise ApiError(422, {"error": "invalid", "message": f"{what} is no JSON: {error}"}) from None
+        raise ApiError(
+            422, {"error": "invalid", "message": f"{what} is no JSON: {error}"}
+        ) from None
 
 
 def describe_message(message: Any) -> dict[str, Any]:
@@ -37,7 +39,9 @@ def describe_message(message: Any) -> dict[str, Any]:
 def _message_text(content: Any) -> str:
     if isinstance(content, list):
         parts = [
-            part["text"] if isinstance(part, Mapping) and isinstance(part.get("text"), str) else part
+            part["text"]
+            if isinstance(part, Mapping) and isinstance(part.get("text"), str)
+            else part
             for part in content
         ]
         return "\n".join(shown.text_of(part) for part in parts)

@@ -67,8 +67,10 @@ def read_hooks(blueprint: Mapping[str, Any]) -> list[HookCard]:
     """Return the cards of a blueprint's hooks, in their order at each point."""
     hooks = blueprint.get("hooks")
     found: list[HookCard] = []
-    for point, said in (hooks.items() if isinstance(hooks, Mapping) else ()):
-        found += [_read_card(str(point), hook) for hook in (said if isinstance(said, list) else [said])]
+    for point, said in hooks.items() if isinstance(hooks, Mapping) else ():
+        found += [
+            _read_card(str(point), hook) for hook in (said if isinstance(said, list) else [said])
+        ]
     return found
 
 
@@ -126,7 +128,11 @@ def write_hooks(cards: Sequence[HookCard]) -> dict[str, list[Any]]:
 
 def write_card(card: HookCard) -> Any:
     """Return a hook as it stands in a blueprint."""
-    rest = parse_json(card.rest, f"What else {card.get('name') or 'the hook'} has") if card.rest.strip() else {}
+    rest = (
+        parse_json(card.rest, f"What else {card.get('name') or 'the hook'} has")
+        if card.rest.strip()
+        else {}
+    )
     if card.type == "other":
         return rest
     hook: dict[str, Any] = {"type": card.type} if card.type in ("approval", "agent", "http") else {}
@@ -221,4 +227,3 @@ def grouped(cards: Sequence[HookCard]) -> Iterator[tuple[str, list[tuple[int, Ho
     for point in points:
         mine = [(number, card) for number, card in enumerate(cards) if card.point == point]
         yield point, mine
-

@@ -16,8 +16,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from checkrail.dashboard import shown
 from checkrail.dashboard.api import Api, ApiError
 from checkrail.dashboard.auth import Door, Visitor
-from checkrail.dashboard.steps import delivery_status
 from checkrail.dashboard.statics import static_url
+from checkrail.dashboard.steps import delivery_status
 
 FORM_BYTES = 2 << 20
 THEMES = ("light", "dark")
@@ -127,7 +127,7 @@ def base_context(request: Request) -> dict[str, Any]:
     """Return what every page needs, whoever asks."""
     theme = request.cookies.get(THEME)
     return {
-        "path": request.url.path,
+        "path": page_path(request),
         "query": request.query_params,
         "query_string": _kept_query(request),
         "theme": theme if theme in THEMES else "",
@@ -160,7 +160,12 @@ def url_with(request: Request, **changed: Any) -> str:
     for key, value in changed.items():
         values = value if isinstance(value, list | tuple) else [value]
         pairs += [(key, str(each)) for each in values if each not in (None, "")]
-    return request.url.path + (f"?{urlencode(pairs)}" if pairs else "")
+    return page_path(request) + (f"?{urlencode(pairs)}" if pairs else "")
+
+
+def page_path(request: Request) -> str:
+    """Return the path of a page, also where a stream renders a part of it."""
+    return request.url.path.replace("/ui/live/", "/ui/", 1)
 
 
 async def count_open_approvals(api: Api) -> int:

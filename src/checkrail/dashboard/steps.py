@@ -159,7 +159,7 @@ def build_steps(told: Told, now: float, *, fold: bool | None = None) -> list[Ste
     folded = len(calls) > FOLDED if fold is None else fold
     groups = _group_calls(calls)
     rows = [*_read_waits(told.run, now), *_read_people(told.approvals)]
-    spans = _read_spans(told.marks)
+    spans = [_close_span(span, told.run) for span in _read_spans(told.marks)]
     in_tools = {group.tool for group in groups if group.tool}
     for span in spans:
         rows.append([span])
@@ -175,7 +175,9 @@ def build_steps(told: Told, now: float, *, fold: bool | None = None) -> list[Ste
         head = _tool_step(tool, inside, span)
         if span is not None and span.id in known:
             rows.remove([span])
-        rows.append([head, *(step for each in inside for step in _dispatch_steps(each, 2, folded=folded))])
+        rows.append(
+            [head, *(step for each in inside for step in _dispatch_steps(each, 2, folded=folded))]
+        )
     rows += [[step] for step in _read_deliveries(told.run)]
     rows.sort(key=lambda steps: steps[0].began)
     return [step for steps in rows for step in steps]
@@ -187,7 +189,9 @@ def _read_waits(run: Mapping[str, Any], now: float) -> Iterator[list[Step]]:
         return
     ended = started or parse_time(run.get("ended_at"))
     if (ended or now) - created >= 0.0005:
-        yield [Step("queue", "queue", "queue", 1, created, ended, "wait", note="waits to be started")]
+        yield [
+            Step("queue", "queue", "queue", 1, created, ended, "wait", note="waits to be started")
+        ]
 
 
 def _read_people(approvals: Iterable[Mapping[str, Any]]) -> Iterator[list[Step]]:
@@ -212,14 +216,24 @@ def _read_spans(marks: Iterable[Mapping[str, Any]]) -> list[Step]:
         if at is None or not isinstance(data, Mapping):
             continue
         kind, _, what = name.partition("_")
+        if kind == "attempt":
+            continue
         key = (kind, data.get("call") or data.get("tool_call_id") or data.get("node"))
         if what == "started":
             begun[key] = (float(at), data)
         elif what == "finished" and key in begun:
             began, about = begun.pop(key)
             found.append(_span(kind, key[1], began, float(at), {**about, **data}))
-    found += [_span(kind, name, began, None, about) for (kind, name), (began, about) in begun.items()]
+    found += [
+        _span(kind, name, began, None, about) for (kind, name), (began, about) in begun.items()
+    ]
     return sorted(found, key=lambda step: step.began)
+
+
+def _close_span(span: Step, run: Mapping[str, Any]) -> Step:
+    """Return a step that a run left open as ending with the run."""
+    ended = parse_time(run.get("ended_at"))
+    return span if span.ended is not None or ended is None else replace(span, ended=ended)
 
 
 def _span(
@@ -248,7 +262,9 @@ def _tool_step(tool: str, inside: Sequence[_Dispatch], span: Step | None) -> Ste
         for each in inside
         for call in each.calls
     )
-    status = Status("blocked", "blocked", "shield-ban") if blocked else span.status if span else None
+    status = (
+        Status("blocked", "blocked", "shield-ban") if blocked else span.status if span else None
+    )
     return Step(f"t-{tool}", "tool", f"tool {name}", 1, began, ended, "agent", status, about=about)
 
 

@@ -46,7 +46,9 @@ class UsedKey(Key):
 
 def add(tx: Tx, row: Login) -> None:
     """Insert a login, and delete those that have ended."""
-    ended = or_(logins.c.created_at <= row.created_at - LONGEST, logins.c.seen_at <= row.seen_at - IDLE)
+    ended = or_(
+        logins.c.created_at <= row.created_at - LONGEST, logins.c.seen_at <= row.seen_at - IDLE
+    )
     tx.execute(delete(logins).where(ended))
     tx.execute(insert(logins), column_values(row))
 

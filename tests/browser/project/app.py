@@ -59,5 +59,10 @@ def rounding(event, call):
     return Continue(replace(call, args={**call.args, "amount": round(call.args["amount"])}))
 
 
+def normalise(event, parameters):
+    note = parameters.get("note")
+    return Continue({**parameters, "note": note.strip()}) if note else None
+
+
 def audit(event):
     return None

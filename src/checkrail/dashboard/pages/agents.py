@@ -56,7 +56,9 @@ async def create(page: Page) -> Response:
     typed = {name: str(form.get(name) or "").strip() for name in ("name", "model", "system_prompt")}
     try:
         model = typed["model"]
-        body = typed | {"model": forms.parse_json(model, "The model") if model[:1] == "{" else model}
+        body = typed | {
+            "model": forms.parse_json(model, "The model") if model[:1] == "{" else model
+        }
         await page.api.post("/agents", {key: value for key, value in body.items() if value})
     except ApiError as refusal:
         if refusal.status not in (409, 422):
@@ -80,7 +82,9 @@ async def save(page: Page) -> Response:
     try:
         change = _read_change(tab, form, cards)
         if form.get("version") not in (None, str(agent["version"])):
-            theirs = diff.compare(change, {key: (agent["blueprint"] or {}).get(key) for key in change})
+            theirs = diff.compare(
+                change, {key: (agent["blueprint"] or {}).get(key) for key in change}
+            )
             told |= {"conflict": theirs, "cards": cards or None} | _redraw(tab, form, cards)
             return await page.render("pages/agent.html", code=412, tab=tab, **told)
         headers = {"if-match": f'"{agent["version"]}"'}
@@ -142,7 +146,12 @@ async def start_run(page: Page) -> Response:
         told = await _describe(page, agent)
         fields = schema_form.build_fields(agent.get("parameters_schema"), form)
         return await page.render(
-            "pages/agent.html", code=refusal.status, tab="run", refusal=refusal, fields=fields, **told
+            "pages/agent.html",
+            code=refusal.status,
+            tab="run",
+            refusal=refusal,
+            fields=fields,
+            **told,
         )
     return page.go(f"/ui/runs/{made['run_id']}", "requested")
 
@@ -284,7 +293,11 @@ def _read_change(tab: str, form: Any, cards: list[hook_form.HookCard]) -> dict[s
             for key in ("parameters_schema", "output_schema")
         }
     if tab == "tools":
-        return {"tools": forms.parse_json(text["tools"], "The list of tools") if text.get("tools") else None}
+        return {
+            "tools": forms.parse_json(text["tools"], "The list of tools")
+            if text.get("tools")
+            else None
+        }
     if tab == "runner":
         return {"demands": _to_list(text.get("demands", "")) or None}
     raise HTTPException(404)
@@ -315,6 +328,8 @@ def describe_value(value: Any) -> str:
     """Return a value of a blueprint for a field."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-
-
+    return (
+        value
+        if isinstance(value, str)
+        else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    )

@@ -22,12 +22,18 @@ async def show_chat(page: Page) -> Response:
     """Show what was said in a session, or begin another one."""
     page.visitor.caller.check_role("member", "Chat")
     session_id = page.request.path_params.get("session_id")
-    agents = [each for each in await page.api.get("/agents") if each["enabled"] and each["kind"] != "procedural"]
+    agents = [
+        each
+        for each in await page.api.get("/agents")
+        if each["enabled"] and each["kind"] != "procedural"
+    ]
     said: list[dict[str, Any]] = []
     session = None
     if session_id:
         session = await page.api.get(f"/sessions/{quote(session_id, safe='')}")
-        found = await page.api.get("/messages", {"session_id": session["session_id"], "limit": _SHOWN})
+        found = await page.api.get(
+            "/messages", {"session_id": session["session_id"], "limit": _SHOWN}
+        )
         said = [await _describe(page, each) for each in reversed(found)]
     agent = page.query.get("agent") or (said[-1]["agent_name"] if said else "")
     if not agent and agents:
@@ -91,5 +97,12 @@ async def _read_chips(page: Page, run_id: str | None) -> list[dict[str, str]]:
         name = record.get("call_id") or record.get("record_id")
         url = f"/ui/runs/{run_id}/steps/{name}"
         reason = str(record.get("reason") or "")
-        found.append({"text": f"{record.get('hook')} {status.word}", "reason": reason, "kind": status.kind, "url": url})
+        found.append(
+            {
+                "text": f"{record.get('hook')} {status.word}",
+                "reason": reason,
+                "kind": status.kind,
+                "url": url,
+            }
+        )
     return found

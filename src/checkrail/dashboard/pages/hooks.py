@@ -25,7 +25,10 @@ async def show_hooks(page: Page) -> Response:
     plan = await _read_plan(page, agents, agent)
     stats = await _read_stats(page, window, agent)
     parts = [
-        {"point": each["point"], "hooks": [_describe(hook, each["point"], stats) for hook in each["hooks"]]}
+        {
+            "point": each["point"],
+            "hooks": [_describe(hook, each["point"], stats) for hook in each["hooks"]],
+        }
         for each in plan
         if not point or each["point"] == point
     ]
@@ -47,7 +50,9 @@ async def show_hooks(page: Page) -> Response:
 async def switch_mode(page: Page) -> Response:
     """Switch a hook to another mode, with a reason."""
     form = await page.request.form()
-    told = {key: str(form.get(key) or "") for key in ("name", "point", "agent_name", "mode", "reason")}
+    told = {
+        key: str(form.get(key) or "") for key in ("name", "point", "agent_name", "mode", "reason")
+    }
     name = told.pop("name")
     body = {key: value for key, value in told.items() if value}
     await page.api.post(f"/hooks/{quote(name, safe='')}/mode", body)
@@ -85,6 +90,8 @@ async def _read_stats(page: Page, window: str, agent: str) -> dict[tuple[str, st
     return {(str(row.get("point")), str(row.get("hook") or row.get("name"))): row for row in rows}
 
 
-def _describe(hook: dict[str, Any], point: str, stats: dict[tuple[str, str], Any]) -> dict[str, Any]:
+def _describe(
+    hook: dict[str, Any], point: str, stats: dict[tuple[str, str], Any]
+) -> dict[str, Any]:
     name = str(hook.get("name") or hook.get("hook"))
     return hook | {"name": name, "stats": stats.get((point, name), {})}

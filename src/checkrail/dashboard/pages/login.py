@@ -7,7 +7,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from checkrail.dashboard.auth import Door, comes_from_here, cookie_name, is_plain_loopback, set_cookie
+from checkrail.dashboard.auth import (
+    Door,
+    comes_from_here,
+    cookie_name,
+    is_plain_loopback,
+    set_cookie,
+)
 from checkrail.dashboard.page import THEME, THEMES, Page, base_context, templates
 from checkrail.server.auth import AuthError
 

@@ -32,7 +32,9 @@ async def show_overview(page: Page) -> Response:
         "most": MOST,
         "since": shown.iso_time(began)[:16],
         "asks": asks,
-        "oldest": min((shown.parse_time(each["created_at"]) or page.now for each in asks), default=None),
+        "oldest": min(
+            (shown.parse_time(each["created_at"]) or page.now for each in asks), default=None
+        ),
         "newest": [describe_run(each, page.now) for each in runs[:8]],
         "has_any": bool(found),
         **_count(runs, began, page.now),
@@ -66,7 +68,9 @@ def _count(runs: list[Any], began: float, now: float) -> dict[str, Any]:
         "run_bars": chart(runs),
         "blocked_bars": chart(blocked),
         "failed_bars": chart(failed),
-        "by_hook": Counter(str(each["blocked_by"]) for each in blocked if each.get("blocked_by")).most_common(5),
+        "by_hook": Counter(
+            str(each["blocked_by"]) for each in blocked if each.get("blocked_by")
+        ).most_common(5),
         "by_agent": Counter(str(each["agent_name"]) for each in runs).most_common(5),
         "failures": [describe_run(each, now) | {"error": each.get("error")} for each in failed[:5]],
     }

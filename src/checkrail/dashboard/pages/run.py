@@ -7,7 +7,7 @@ import contextlib
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -26,7 +26,13 @@ CHUNK = 100
 """Rows that are loaded together."""
 
 _PAGES = 20
+_VALUES = 50
 _EVENTS = 500
+_MARKS = 5000
+_SILENCE = 0.05
+MARKS = ("_started", "_finished")
+"""How the events end that say when a step of the agent began and ended."""
+
 _LIVE = 0.5
 TABS = ("timeline", "conversation", "input", "output", "events", "attempts", "deliveries")
 SHOW = {
@@ -74,6 +80,8 @@ async def show_run(page: Page) -> Response:
     tab = page.query.get("tab", "timeline")
     tab = tab if tab in TABS else "timeline"
     selected = page.request.path_params.get("step", "")
+    if selected:
+        told = await _add_values(page, told, selected)
     whole = _describe_run(page, told) | _timeline(page, told, selected)
     if selected and page.is_fragment:
         return await page.render("fragments/step_panel.html", **whole)
@@ -148,18 +156,40 @@ async def _read_run(page: Page) -> steps.Told:
     run_id = _run_id(page)
     run = await page.api.get(f"/runs/{run_id}")
     records = await _read_records(page, run_id)
+    marks = await _read_events(page, run_id, MARKS, ended=bool(run["ended_at"]))
     asked = any(each.get("decision") == "ask" for each in records) or run["phase"] == "waiting"
     approvals: list[Any] = []
     if asked:
         approvals = await page.api.get("/approvals", {"run_id": run_id, "limit": 100})
-    return steps.Told(run, records, approvals[::-1])
+    return steps.Told(run, records, approvals[::-1], marks)
+
+
+async def _add_values(page: Page, told: steps.Told, selected: str) -> steps.Told:
+    """Return the same with the values that the hooks of the selected step changed."""
+    found = _find_step(steps.build_steps(told, page.now), told, selected)
+    if found is None:
+        return told
+    names = [call.id for call in (*_chain(found, told), *found.calls)]
+    wanted = {
+        str(each["record_id"])
+        for each in told.records
+        if (each.get("call_id") or each["record_id"]) in names
+        and each.get("event_type") != "hook_start"
+        and shown.is_changed(each)
+    }
+    whole = {
+        name: await page.api.get(f"/runs/{_run_id(page)}/hooks/{name}")
+        for name in [*wanted][:_VALUES]
+    }
+    records = [whole.get(str(each["record_id"]), each) for each in told.records]
+    return replace(told, records=records)
 
 
 async def _read_records(page: Page, run_id: str) -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = []
     after = 0
     for _ in range(_PAGES):
-        params = {"after": after, "limit": 1000}
+        params = {"after": after, "limit": 1000, "fields": "summary"}
         some = await page.api.get(f"/runs/{run_id}/hooks", params)
         found += some
         if len(some) < 1000:
@@ -312,7 +342,7 @@ async def _read_tab(page: Page, told: steps.Told, tab: str) -> dict[str, Any]:
     if tab == "conversation":
         return {"messages": await _read_messages(page, run)}
     if tab == "events":
-        return {"events": await _read_events(page, str(run["run_id"]), ended=bool(run["ended_at"]))}
+        return {"events": await _read_events(page, _run_id(page), ended=bool(run["ended_at"]))}
     return {}
 
 
@@ -331,21 +361,22 @@ async def _read_messages(page: Page, run: Mapping[str, Any]) -> list[Any]:
     return found
 
 
-async def _read_events(page: Page, run_id: str, *, ended: bool) -> list[dict[str, Any]]:
-    """Return the events so far."""
+async def _read_events(
+    page: Page, run_id: str, names: tuple[str, ...] = (), *, ended: bool
+) -> list[dict[str, Any]]:
+    """Return the events so far whose names end so; those of a run that goes on end in silence."""
     found: list[dict[str, Any]] = []
     stream = page.api.follow(f"/runs/{run_id}/events", last_event="0")
     try:
-        async with asyncio.timeout(5.0 if ended else 0.5):
-            async for number, name, data in stream:
-                if not name:
-                    continue
-                told = orjson.loads(data)
-                found.append({"seq": number, "event": name, "time": told.get("time"), "data": told.get("data")})
-                if len(found) >= _EVENTS or name == "end":
-                    break
-    except TimeoutError:
+        while len(found) < (_MARKS if names else _EVENTS):
+            async with asyncio.timeout(5.0 if ended else _SILENCE):
+                _, name, data = await anext(stream)
+            if name and (not names or name.endswith(names)):
+                found.append(orjson.loads(data))
+            if name == "end":
+                break
+    except (TimeoutError, StopAsyncIteration):
         pass
     finally:
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
     return found

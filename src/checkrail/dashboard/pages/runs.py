@@ -25,7 +25,12 @@ async def show_runs(page: Page) -> Response:
     """Show the runs that fit the filters."""
     filters = Filters.from_query(page.request.query_params)
     runs, more, searched_to = await _find_runs(page, filters)
-    if filters.get("q") and not filters.before and len(runs) == 1 and _is_id(filters.get("q"), runs):
+    if (
+        filters.get("q")
+        and not filters.before
+        and len(runs) == 1
+        and _is_id(filters.get("q"), runs)
+    ):
         return page.go(f"/ui/runs/{runs[0]['run_id']}")
     agents = await page.api.get("/agents", {"limit": 1000})
     counts = await _count_runs(page, filters)
@@ -85,7 +90,7 @@ async def _find_runs(page: Page, filters: Filters) -> tuple[list[Any], bool, flo
     params = filters.to_params() | {"limit": SHOWN, "before": filters.before, "fields": "list"}
     answer = await page.api.send("GET", "/runs", params)
     runs = answer.json()
-    more = "rel=\"next\"" in answer.headers.get("link", "") or len(runs) == SHOWN
+    more = 'rel="next"' in answer.headers.get("link", "") or len(runs) == SHOWN
     return runs, more, shown.parse_time(answer.headers.get("x-searched-to"))
 
 

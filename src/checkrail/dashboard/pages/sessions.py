@@ -44,7 +44,11 @@ async def show_session(page: Page) -> Response:
     children = await page.api.get(
         "/sessions", {"parent_session_id": session["session_id"], "limit": 50}
     )
-    told = {"session": _describe(session), "runs": runs, "children": [_describe(each) for each in children]}
+    told = {
+        "session": _describe(session),
+        "runs": runs,
+        "children": [_describe(each) for each in children],
+    }
     return await page.render("pages/session.html", **told)
 
 
