@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -100,7 +100,11 @@ class Site:
         caller = None if visitor is None else visitor.caller
         fragment = "hx-request" in request.headers
         name = "fragments/problem.html" if fragment else "error.html"
-        more = {"visitor": visitor, "who": caller, "csrf": visitor.csrf if visitor else ""}
+        more: dict[str, Any] = {
+            "visitor": visitor,
+            "who": caller,
+            "csrf": visitor.csrf if visitor else "",
+        }
         if visitor is not None:
             more["api"] = Api(self._api, request, visitor.caller)
         body = templates().get_template(name).render(base_context(request) | more | told)
@@ -121,9 +125,10 @@ def ask_to_log_in(request: Request) -> Response:
 _NOT_FOUND = "There is no such page, or it is not yours."
 
 
-def describe_error(error: Exception) -> Mapping[str, Any]:
+def describe_error(error: Exception) -> dict[str, Any]:
     """Return what an error page says."""
-    status, name, message, problems = 500, "internal", "", ()
+    status, name, message = 500, "internal", ""
+    problems: Sequence[Any] = ()
     if isinstance(error, ApiError):
         status, name, message, problems = error.status, error.error, error.message, error.problems
     elif isinstance(error, AuthError):

@@ -117,7 +117,9 @@ def _describe_tools(records: Sequence[Record]) -> list[Banner]:
     calls = "1 tool call was" if len(blocked) == 1 else f"{len(blocked)} tool calls were"
     title = f"{calls} blocked and the agent went on. First by {first.get('hook')}"
     step = str(first.get("call_id") or first.get("record_id"))
-    return [Banner("info", "shield-ban", title, str(first.get("reason") or ""), "", step, True)]
+    return [
+        Banner("info", "shield-ban", title, str(first.get("reason") or ""), "", step, is_slim=True)
+    ]
 
 
 def _describe_shadows(records: Sequence[Record]) -> list[Banner]:
@@ -133,7 +135,7 @@ def _describe_shadows(records: Sequence[Record]) -> list[Banner]:
             str(each.get("reason") or ""),
             "",
             str(each.get("call_id") or each.get("record_id")),
-            True,
+            is_slim=True,
         )
         for hook, each in [*found.items()][:3]
     ]

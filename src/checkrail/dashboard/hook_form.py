@@ -1,4 +1,4 @@
-"""The hooks of a blueprint as a form: each a card, and what the form does not know kept as it is."""
+"""The hooks of a blueprint as a form; what the form does not know is kept as it is."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class LiveResponse(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Send, and stop at once when nobody listens."""
         sending = asyncio.ensure_future(self.stream_response(send))
         leaving = asyncio.ensure_future(self.listen_for_disconnect(receive))

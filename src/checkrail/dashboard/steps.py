@@ -158,26 +158,24 @@ def build_steps(told: Told, now: float, *, fold: bool | None = None) -> list[Ste
     calls = read_calls(told.records)
     folded = len(calls) > FOLDED if fold is None else fold
     groups = _group_calls(calls)
-    rows = [*_read_waits(told.run, now), *_read_people(told.approvals)]
     spans = [_close_span(span, told.run) for span in _read_spans(told.marks)]
-    in_tools = {group.tool for group in groups if group.tool}
-    for span in spans:
-        rows.append([span])
-    known = {span.id for span in spans}
+    rows = [*_read_waits(told.run, now), *_read_people(told.approvals)]
     tools: dict[str, list[_Dispatch]] = {}
     for group in groups:
-        if group.tool in in_tools and group.tool is not None:
-            tools.setdefault(group.tool, []).append(group)
-        else:
+        if group.tool is None:
             rows.append([*_dispatch_steps(group, 1, folded=folded)])
+        else:
+            tools.setdefault(group.tool, []).append(group)
+    rows += [
+        [span]
+        for span in spans
+        if span.about.get("tool_call_id") not in tools or span.kind != "tool"
+    ]
     for tool, inside in tools.items():
-        span = next((each for each in spans if each.about.get("tool_call_id") == tool), None)
-        head = _tool_step(tool, inside, span)
-        if span is not None and span.id in known:
-            rows.remove([span])
-        rows.append(
-            [head, *(step for each in inside for step in _dispatch_steps(each, 2, folded=folded))]
-        )
+        mine = (each for each in spans if each.kind == "tool")
+        span = next((each for each in mine if each.about.get("tool_call_id") == tool), None)
+        beneath = (step for each in inside for step in _dispatch_steps(each, 2, folded=folded))
+        rows.append([_tool_step(tool, inside, span), *beneath])
     rows += [[step] for step in _read_deliveries(told.run)]
     rows.sort(key=lambda steps: steps[0].began)
     return [step for steps in rows for step in steps]

@@ -184,7 +184,7 @@ async def _read_tab(page: Page, agent: Mapping[str, Any], tab: str) -> dict[str,
         cards = hook_form.read_hooks(agent.get("blueprint") or {})
         return await _describe_draft(page, agent, cards, is_saved=True)
     if tab == "versions":
-        return await _read_versions(page, agent)
+        return await _read_versions(page)
     if tab == "run":
         return {"fields": schema_form.build_fields(agent.get("parameters_schema"), None)}
     if tab == "tools":
@@ -241,7 +241,7 @@ def read_plan(told: Any) -> list[dict[str, Any]]:
         told = told.get("points", told)
     if isinstance(told, Mapping):
         return [{"point": point, "hooks": hooks} for point, hooks in told.items() if hooks]
-    return [each for each in told or () if isinstance(each, Mapping) and each.get("hooks")]
+    return [dict(each) for each in told or () if isinstance(each, Mapping) and each.get("hooks")]
 
 
 def _own_plan(agent: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -253,7 +253,7 @@ def _own_plan(agent: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"point": point, "hooks": hooks} for point, hooks in found.items()]
 
 
-async def _read_versions(page: Page, agent: Mapping[str, Any]) -> dict[str, Any]:
+async def _read_versions(page: Page) -> dict[str, Any]:
     versions = await page.api.get(f"{_path(page)}/versions", {"limit": 100})
     by_number = {each["version"]: each for each in versions}
     numbers = [each["version"] for each in versions]

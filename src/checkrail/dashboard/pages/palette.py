@@ -10,8 +10,9 @@ from starlette.responses import JSONResponse, Response
 
 from checkrail.dashboard.api import ApiError
 from checkrail.dashboard.page import Page
+from checkrail.server.auth.caller import Needs
 
-PAGES = (
+PAGES: tuple[tuple[str, str, Needs], ...] = (
     ("Overview", "/ui/", "viewer"),
     ("Runs", "/ui/runs", "viewer"),
     ("Approvals", "/ui/approvals", "viewer"),

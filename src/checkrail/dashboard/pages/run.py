@@ -295,10 +295,10 @@ def _find_step(found: Sequence[steps.Step], told: steps.Told, selected: str) -> 
         if step.id == selected:
             return step
     unfolded = steps.build_steps(told, time.time(), fold=False)
-    step = next((each for each in unfolded if each.id == selected), None)
-    if step is None:
+    hidden = next((each for each in unfolded if each.id == selected), None)
+    if hidden is None:
         raise HTTPException(404)
-    return step
+    return hidden
 
 
 def _describe_step(page: Page, step: steps.Step, told: steps.Told) -> dict[str, Any]:

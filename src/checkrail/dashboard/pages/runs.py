@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -66,18 +67,14 @@ async def follow_runs(page: Page) -> Response:
         if len(fresh) <= FEW:
             known.clear()
             known.update(ids)
-            return page.render_text("fragments/live_runs.html", runs=_described(page, runs), new=0)
+            return page.render_text("fragments/live_runs.html", runs=_described(runs), new=0)
         kept = [run for run in runs if run["run_id"] in known]
-        return page.render_text(
-            "fragments/live_runs.html", runs=_described(page, kept), new=len(fresh)
-        )
+        return page.render_text("fragments/live_runs.html", runs=_described(kept), new=len(fresh))
 
     return follow_page(page, "/events", render, types=_TYPES)
 
 
-def _described(page: Page, runs: list[Any]) -> list[dict[str, Any]]:
-    import time
-
+def _described(runs: list[Any]) -> list[dict[str, Any]]:
     return [describe_run(run, time.time()) for run in runs]
 
 

@@ -44,7 +44,7 @@ async def show_session(page: Page) -> Response:
     children = await page.api.get(
         "/sessions", {"parent_session_id": session["session_id"], "limit": 50}
     )
-    told = {
+    told: dict[str, Any] = {
         "session": _describe(session),
         "runs": runs,
         "children": [_describe(each) for each in children],
