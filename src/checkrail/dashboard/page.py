@@ -48,7 +48,11 @@ def templates() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.globals |= {"static": static_url, "delivery_status": delivery_status}
+    environment.globals |= {
+        "static": static_url,
+        "delivery_status": delivery_status,
+        "problem_path": problem_path,
+    }
     environment.filters |= {
         "duration": shown.duration,
         "count": shown.count,
@@ -166,6 +170,12 @@ def url_with(request: Request, **changed: Any) -> str:
 def page_path(request: Request) -> str:
     """Return the path of a page, also where a stream renders a part of it."""
     return request.url.path.replace("/ui/live/", "/ui/", 1)
+
+
+def problem_path(problem: Any) -> str:
+    """Return where a problem is, as the API says it: a path, or a list of its parts."""
+    told = problem.get("path") if isinstance(problem, Mapping) else None
+    return ".".join(map(str, told)) if isinstance(told, list) else str(told or "")
 
 
 async def count_open_approvals(api: Api) -> int:
