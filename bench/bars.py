@@ -113,6 +113,7 @@ def _judge_database(database: str, found: ServerResults) -> list[Bar]:
     loads = [each for each in found.loads if each.database == database]
     [memory] = [each for each in found.memory if each.database == database]
     [first] = [e for e in found.first_events if (e.database, e.clients) == (database, 1)]
+    [talk] = [each for each in found.talks if each.database == database]
     growth = max(each.ratio for each in found.growth if each.database == database)
     added = max(each.server_cpu - each.same_cpu for each in loads)
     return [
@@ -122,6 +123,8 @@ def _judge_database(database: str, found: ServerResults) -> list[Bar]:
         Bar(f"{database}: memory after {memory.end_runs:,} runs", 200, " MB", memory.end),
         Bar(f"{database}: memory that runs leave behind", 10, " MB", memory.end - memory.settled),
         Bar(f"{database}: queries beside {MANY:,} runs", 1.5, "×", growth),
+        Bar(f"{database}: CPU of a message beside its run over POST /runs", 2, "×", talk.ratio),
+        Bar(f"{database}: messages lost or out of order", 0, "", talk.lost + talk.disordered),
     ]
 
 

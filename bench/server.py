@@ -10,6 +10,7 @@ from time import perf_counter
 
 from server_clients import STATELESS, THREAD, first_events, wait_for_runs
 from server_history import Growth, grown
+from server_messages import Talk, measure_messages
 from server_processes import (
     Floor,
     Place,
@@ -78,12 +79,13 @@ class ServerResults:
     memory: list[Memory]
     growth: list[Growth]
     pickups: list[Pickup]
+    talks: list[Talk]
     reference: ReferenceResults | None = None
 
 
 def measure_server(*, with_peers: bool) -> ServerResults:
     """Measure on both databases, one after the other, and then beside LangGraph's own server."""
-    found = ServerResults([], [], [], [], [])
+    found = ServerResults([], [], [], [], [], [])
     with places() as both:
         for place in both:
             with ExitStack() as started:
@@ -93,6 +95,7 @@ def measure_server(*, with_peers: bool) -> ServerResults:
                 if place.url:
                     found.pickups.extend(measure_pickups(served.port))
             found.growth.extend(grown(place))
+            found.talks.append(measure_messages(apart(place)))
     return replace(found, reference=_beside_reference()) if with_peers else found
 
 
@@ -110,6 +113,13 @@ def places() -> Iterator[list[Place]]:
             Place(DATABASES[0], _made(within / "sqlite")),
             Place(DATABASES[1], _made(within / "server"), made_database(url, "bench")),
         ]
+
+
+def apart(place: Place) -> Place:
+    """Return a place beside another one, for a server that shares nothing with it."""
+    within = _made(place.folder / "messages")
+    url = made_database(place.url, "messages") if place.url else None
+    return Place(place.name, within, url)
 
 
 def _made(path: Path) -> Path:

@@ -30,6 +30,16 @@ async def stream_runs(port: int, mode: str, runs: int, clients: int) -> list[flo
     return await _all_clients(_stream_whole, port, mode, runs, clients)
 
 
+async def post_json(reader, writer, path: str, body: object) -> dict:
+    """Post a body on a connection that stays open, and return the answer, which is not an error."""
+    written = json.dumps(body)
+    writer.write((_HEAD.format(path, len(written)) + written).encode())
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    answer = await _read_body(reader, head)
+    assert head.startswith(b"http/1.1 2"), (head, answer)
+    return json.loads(answer)
+
+
 async def _all_clients(one: Callable, port: int, mode: str, runs: int, clients: int) -> list[float]:
     each = runs // clients
     found = await asyncio.gather(*(_client(one, port, mode, each) for _ in range(clients)))

@@ -13,6 +13,7 @@ def server_tables(results: ServerResults) -> dict[str, Table]:
         "Time to the first event of a stream": _first_events(results),
         "Memory of the server": _memory(results),
         "Queries beside many finished runs": _growth(results),
+        "Messages of many people": _talks(results),
         "From asking for a run to its start on an idle runner": _pickups(results),
         **(_reference(results.reference.servers) if results.reference else {}),
     }
@@ -83,6 +84,26 @@ def _growth(results: ServerResults) -> Table:
         for each in results.growth
     ]
     return [["", f"{FEW} runs", f"{MANY:,} runs", "ratio"], *rows]
+
+
+def _talks(results: ServerResults) -> Table:
+    rows = [
+        [
+            each.database,
+            f"{each.rate:.0f}",
+            f"{each.p50:.0f} ms",
+            f"{each.p99:.0f} ms",
+            f"{each.run_p99:.0f} ms",
+            f"{each.message_cpu:.2f} ms",
+            f"{each.run_cpu:.2f} ms",
+            f"{each.ratio:.2f}×",
+            f"{each.memory:.0f} MB",
+            f"{each.lost} · {each.disordered}",
+        ]
+        for each in results.talks
+    ]
+    head = ["", "messages/s", "p50", "p99", "p99 of runs", "CPU", "CPU of a run", "ratio"]
+    return [[*head, "memory", "lost · disordered"], *rows]
 
 
 def _pickups(results: ServerResults) -> Table:

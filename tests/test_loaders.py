@@ -45,8 +45,6 @@ ALLOWED = {
     ("cli/app.py", "import_module"): LAZY,
     ("lazy.py", "import_module"): LAZY,
     ("adapters/litellm/callback.py", "import_module"): LITELLM,
-    ("adapters/litellm/synthetic_answers.py", "import_module"): LITELLM,
-    ("adapters/litellm/proxy_hooks.py", "import_module"): LITELLM,
     ("agent/models/litellm.py", "import_module"): LITELLM,
     ("agent/models/langchain.py", "import_module"): LATE,
     ("server/gateway.py", "import_module"): LATE,

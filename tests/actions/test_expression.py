@@ -43,7 +43,7 @@ def refused(text, points=()) -> str:
         ("request.text.contains()", "calls contains with 0 arguments. It takes 1"),
         ("message.text.startsWith('a', [1, 2])", "calls startsWith with 2 arguments"),
         ("message.text.replace('a') == ''", "calls replace with 1 arguments. It takes 2 to 3"),
-        ("text(1, 2) == ''", "calls text with 2 arguments. It takes 0 to 1"),
+        ("text(1, 2) == ''", "calls text with 2 arguments. It takes 1"),
         ("request.text", "is no condition: it is never true or false. Compare it"),
         ("request['text']", "is no condition"),
         ("request.messages", "is no condition"),
@@ -192,11 +192,11 @@ async def test_a_member_of_null_and_of_other_types_raises(event_at):
     ("text", "given"),
     [
         ("tool_call.args.amount", "a number"),
-        ("(tool_call.name)", "a text"),
-        ("(tool_call.args)", "a mapping"),
+        ("optional.of(tool_call.name).value()", "a text"),
+        ("optional.of(tool_call.args).value()", "a mapping"),
         ("tool_call.args.items", "a list"),
-        ("(timestamp)", "a time"),
-        ("(user)", "nothing"),
+        ("optional.of(timestamp).value()", "a time"),
+        ("optional.of(user).value()", "nothing"),
     ],
 )
 async def test_a_result_that_is_not_a_boolean(text, given, event_at):
@@ -347,7 +347,7 @@ def test_a_field_that_no_value_has_is_refused_when_compiled(text, points, told):
         ("[{'b': 1}].exists(user, user.b == 1)", []),
         ("'args' in tool_call && 'x' in tool_call.args", []),
         ("'x' in user.permissions", []),
-        ("['x'].exists(model, 'x' in model)", []),
+        ("[['x']].exists(model, 'x' in model)", []),
     ],
 )
 def test_what_may_be_there_is_left_to_the_event(text, points):

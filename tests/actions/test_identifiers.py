@@ -82,7 +82,7 @@ def test_what_is_looked_for_in_what(text, sought):
 def test_where_a_name_is_read_and_what_is_taken_of_it():
     text = "a.b > 1 &&\n  c.d() == e"
     assert list(find_uses(text)) == [
-        Use("a", 1, 1, "b", compared="1"),
+        Use("a", 1, 1, "b"),
         Use("c", 2, 3, "d", call=True),
         Use("e", 2, 12),
     ]

@@ -379,6 +379,15 @@ async def test_replace_and_stop_bring_typed_values(spec, point, outcome, said):
     assert await said(spec, point) == outcome
 
 
+@pytest.mark.parametrize("point", ["after_llm_call", "before_final_response"])
+async def test_of_what_a_rule_stops_nothing_goes_on(point, event_at):
+    secret = {"other_fields": {"reasoning_content": "secret"}, "reasoning": "secret"}
+    message = AssistantMessage("hi", [ToolCall("1", "secret")], "gpt", metadata=secret)
+    hook, _ = rule({"stop": {"content": [{"type": "text", "text": "Closed"}]}}, [point])
+    outcome = hook(await event_at(point, message))
+    assert outcome == Stop(AssistantMessage([{"type": "text", "text": "Closed"}]))
+
+
 async def test_one_replace_at_points_that_bring_different_things(event_at):
     hook, decisions = rule({"replace": "cached"}, ["before_tool_call", "before_llm_call"])
     assert decisions == {Decision.REPLACE}

@@ -16,6 +16,7 @@ from checkrail import (
     InboundMessage,
     ModelRequest,
     OutboundMessage,
+    Reject,
     ToolCall,
     ToolResult,
 )
@@ -419,8 +420,16 @@ async def test_what_nests_too_deeply_to_be_searched_does_not_pass():
     registry = RecordingRegistry()
     registry.register(BUILTINS["redact"].make({}), "on_result")
     verdict = await registry.fire("on_result", value)
-    assert verdict.decision == "fail"
+    assert verdict.decision == "block"
     assert "nests too deeply" in verdict.reason
+
+
+def test_arguments_that_nest_too_deeply_and_have_escapes_do_not_pass():
+    hidden = "[" * 5000 + every_letter_as_its_number(MAIL) + "]" * 5000
+    calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": hidden}}]
+    request_ = ModelRequest(messages=[{"role": "assistant", "tool_calls": calls}])
+    with pytest.raises(Reject, match="nests too deeply"):
+        redacted(request_, "before_llm_call")
 
 
 async def test_as_a_plain_function():

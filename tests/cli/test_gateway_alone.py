@@ -20,6 +20,8 @@ from .conftest import COMMAND, environment
 
 ANN, OPS = "not-a-real-key-of-ann", "not-a-real-key-of-ops"
 ASKS = "before_tool_call: [{name: four_eyes, type: approval, tools: [transfer], question: May it?}]"
+SLOW = 240.0
+"""Seconds that anything may take: workers begin behind their address, and machines are busy."""
 CALL = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -41,11 +43,11 @@ class Running:
 
     def call(self, key=None, **more):
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        return httpx.post(self.url + CHAT, json={**CALL, **more}, headers=headers, timeout=60)
+        return httpx.post(self.url + CHAT, json={**CALL, **more}, headers=headers, timeout=SLOW)
 
     def get(self, path, key=None, **params):
         headers = {} if key is None else {"x-api-key": key}
-        return httpx.get(self.url + path, params=params, headers=headers, timeout=20)
+        return httpx.get(self.url + path, params=params, headers=headers, timeout=SLOW)
 
     def begin(self, key=None, **more):
         """Call in the background; gives what the answer will be in."""
@@ -54,7 +56,7 @@ class Running:
         calling.start()
 
         def over():
-            calling.join(60)
+            calling.join(SLOW)
             return answers[0]
 
         return over
@@ -88,24 +90,14 @@ def gateway(tmp_path, provider):
                 stderr=written,
                 text=True,
             )
-            stack.callback(process.communicate, timeout=30)
+            stack.callback(process.communicate, timeout=SLOW)
             stack.callback(process.terminate)
             said = process.stdout.readline()
             address = re.search(r"http://\S+", said)
             assert address, said + log.read_text()
-            running = Running(process, address[0], log)
-            until(lambda: _answers(running), "the gateway to answer")
-            return running
+            return Running(process, address[0], log)
 
         yield started
-
-
-def _answers(running):
-    assert running.process.poll() is None, running.log
-    try:
-        return httpx.get(running.url + "/ok", timeout=5).is_success
-    except httpx.TransportError:
-        return False
 
 
 def test_without_the_option_nobody_is_asked(gateway, provider):
@@ -225,6 +217,10 @@ def test_workers_share_their_limits(gateway, kind, request):
     running.process.wait(30)
     until(lambda: not [pid for pid in children if _is_alive(pid)], "the workers to end")
     assert "Traceback" not in running.log
+
+
+def test_workers_listen_when_their_address_is_printed(gateway):
+    assert gateway("--workers", "2", hooks="").call().is_success
 
 
 def _children(pid):

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 PROBLEM = {"file", "line", "path", "found", "expected", "hint"}
 
 OPTIONAL = """
@@ -119,3 +121,43 @@ def test_warnings_are_told_when_the_hooks_are_fired_too(invoke, write):
     told = invoke("fire", "checkrail.yaml", "before_outbound", "--json")
     found = told.data.get("warnings") or told.err.splitlines()
     assert len(found) == 2
+
+
+LIFECYCLE = """\
+from checkrail import Reject
+from checkrail.styles import LifecycleHook
+
+
+class Bouncer(LifecycleHook):
+    hook_points = ("before_inbound",)
+
+    async def execute(self, event, ctx):
+        return Reject("no")
+
+
+class Closed(Bouncer):
+    failure_mode = "fail_closed"
+
+
+every = [Bouncer(), Closed()]
+"""
+
+
+def test_a_lifecycle_hook_that_fails_open_is_told_the_word_of_its_style(invoke, write):
+    write("rules.py", LIFECYCLE)
+    write("checkrail.yaml", "hooks: {path: ./rules.py:every}")
+    told = invoke("check", "checkrail.yaml", "--json").data
+    assert "notes" not in told
+    (warning,) = told["warnings"]
+    assert warning["path"] == "'Bouncer'"
+    assert warning["hint"] == 'say failure_mode="fail_closed"'
+
+
+@pytest.mark.parametrize("said", ["block", "continue"])
+def test_the_files_default_is_for_lifecycle_hooks_too(said, invoke, write):
+    write("rules.py", LIFECYCLE)
+    write("checkrail.yaml", f"hooks: {{path: ./rules.py:every}}\ndefaults: {{on_error: {said}}}\n")
+    told = invoke("check", "checkrail.yaml", "--json").data
+    assert told["warnings"] == []
+    fired = [hook for hook in told["plan"]["before_inbound"] if hook["name"] == "Bouncer"]
+    assert set(fired[0]["on_error"].values()) == {said}

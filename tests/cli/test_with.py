@@ -134,7 +134,9 @@ def test_programs_that_read_no_variables_get_arguments(checkrail, write, tmp_pat
     assert re.fullmatch(r'-c openai_base_url="http://127\.0\.0\.1:\d+/v1" exec hi\n', codex)
     words, _, extension = pi.partition("\n")
     assert re.fullmatch(r"--extension \S+/checkrail-gateway\.js exec hi", words)
-    assert re.search(r'\{"anthropic": "http://127.0.0.1:\d+", "openai": "\S+/v1"\}', extension)
+    anthropic, openai, google = re.findall(r'"(\w+)": "http://127\.0\.0\.1:\d+(\S*?)"', extension)
+    assert anthropic == ("anthropic", "")
+    assert (openai, google) == (("openai", "/v1"), ("google", "/v1beta"))
     assert other == "exec hi\n"
 
 

@@ -103,6 +103,33 @@ def test_a_project_is_imported_anew(write, tmp_path):
         assert load_object(reference, tmp_path, "a") == 2
 
 
+def test_types_of_a_project_that_is_a_package_are_found_by_their_paths(write, tmp_path):
+    write("__init__.py", "")
+    write("shop_types/__init__.py", "")
+    write("shop_types/kinds.py", "class Kind:\n    value = 1\n")
+    write("shop_types/graph.py", "from .kinds import Kind\nfrom json import JSONEncoder as other\n")
+    reference = "./shop_types/graph.py:Kind"
+    first = load_object(reference, tmp_path, "a")
+    assert tmp_path.name not in first.__module__
+    assert sys.modules[first.__module__].Kind is first
+    assert sys.modules[f"{tmp_path.name}.shop_types.kinds"].Kind is first
+    assert load_object("./shop_types/graph.py:other", tmp_path, "a").__module__ == "json.encoder"
+    write("shop_types/kinds.py", "class Kind:\n    value = 2\n")
+    with reimport_modules(project_modules([tmp_path])):
+        second = load_object(reference, tmp_path, "a")
+    assert (second.value, second.__module__) == (2, first.__module__)
+    assert sys.modules[second.__module__].Kind is second
+
+
+def test_another_project_of_the_same_paths_keeps_its_own_types(write, tmp_path):
+    for name in ("one", "other"):
+        write(f"{name}/__init__.py", "")
+        write(f"{name}/shop_same.py", f"class Kind:\n    value = {name!r}\n")
+    found = [load_object("./shop_same.py:Kind", tmp_path / name, "a") for name in ("one", "other")]
+    assert [each.value for each in found] == ["one", "other"]
+    assert [sys.modules[each.__module__].Kind for each in found] == found
+
+
 def test_a_project_that_broke_keeps_what_it_had(write, tmp_path):
     write("shop_kept/__init__.py", "")
     write("shop_kept/graph.py", "graph = 1\n")

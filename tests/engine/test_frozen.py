@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkrail.engine.frozen import FrozenDict, FrozenError, FrozenList, freeze, thaw
+from checkrail.engine.frozen import DEEPEST, FrozenDict, FrozenError, FrozenList, freeze, thaw
 from checkrail.engine.outcomes import Block, Continue
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.values import AssistantMessage, ToolCall, User
@@ -220,6 +220,16 @@ def test_a_value_that_contains_itself_is_refused():
     loop.append(loop)
     with pytest.raises(ValueError, match="contains itself"):
         freeze(loop)
+
+
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"a": value}])
+def test_a_value_that_nests_too_deeply_is_refused(wrap):
+    deep = "x"
+    for _ in range(DEEPEST):
+        deep = wrap(deep)
+    assert freeze(deep) == deep
+    with pytest.raises(ValueError, match=f"nests deeper than {DEEPEST} levels"):
+        freeze(wrap(deep))
 
 
 def test_values_are_frozen_when_they_are_made():

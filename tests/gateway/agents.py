@@ -26,12 +26,23 @@ def compact(value: Any) -> str:
 
 
 class FileAgent:
-    """A client with files and a conversation; `dump` is how it writes arguments down."""
+    """A client with files and a conversation; `dump` is how it writes arguments down.
 
-    def __init__(self, talk: Talk, files: dict[str, str], dump: Dump = json.dumps) -> None:
+    One of Gemini may name calls that came without an id, as Gemini CLI does.
+    """
+
+    def __init__(
+        self,
+        talk: Talk,
+        files: dict[str, str],
+        dump: Dump = json.dumps,
+        *,
+        names_calls: bool = False,
+    ) -> None:
         self.talk = talk
         self.files = files
         self.dump = dump
+        self.names_calls = names_calls
         self.body = talk.dialect.request("Copy the file.", stream=talk.stream)
         self._results = 0
 
@@ -96,7 +107,10 @@ class FileAgent:
             ]
         if self.api == "gemini":
             parts = [{"text": text}] if text else []
-            made = [{"functionCall": {"name": name, "args": args}} for _, name, args in calls]
+            made = [
+                {"functionCall": {**self._named(own), "name": name, "args": args}}
+                for own, name, args in calls
+            ]
             return [{"role": "model", "parts": parts + made}]
         written = [
             {
@@ -124,11 +138,20 @@ class FileAgent:
             ]
         if self.api == "gemini":
             parts = [
-                {"functionResponse": {"name": name, "response": {"result": text}}}
-                for _, name, text in results
+                {
+                    "functionResponse": {
+                        **self._named(own),
+                        "name": name,
+                        "response": {"result": text},
+                    }
+                }
+                for own, name, text in results
             ]
             return [{"role": "user", "parts": parts}]
         return [{"role": "tool", "tool_call_id": own, "content": text} for own, _, text in results]
+
+    def _named(self, own: str) -> Json:
+        return {"id": own} if self.names_calls else {}
 
     def last_result(self, asked: Json) -> str:
         """Return what a model reads as the last result of a tool in a request."""

@@ -639,20 +639,30 @@ class TestSdk:
         registry.register(
             lambda event: Block("We are closed"), "before_llm_call", when=self.is_late
         )
+        registry.register(
+            lambda event: Block("Not so often", status=429),
+            "before_llm_call",
+            when=lambda event: "often" in event.value.text,
+        )
         registry.register(lambda event: Block("No moves"), "before_tool_call", tools=["transfer"])
         registry.register(
             lambda event, said: Retry("Again") if said.text == "Bad" else None, "after_llm_call"
         )
         upstream = UpstreamConfig("gemini", "gemini", provider.url, retries=0)
         with gateway_at(upstream, registry=registry) as address:
-            options = genai.types.HttpOptions(
-                base_url=address, retry_options=genai.types.HttpRetryOptions(attempts=3)
-            )
+            again = genai.types.HttpRetryOptions(attempts=3, initial_delay=0.01, jitter=0.01)
+            options = genai.types.HttpOptions(base_url=address, retry_options=again)
             with genai.Client(api_key="AIza-caller", http_options=options) as made:
                 yield made
 
-    @staticmethod
-    def is_late(event: Any) -> bool:
+    asked: list[str]
+
+    @pytest.fixture(autouse=True)
+    def count_requests(self):
+        self.asked = []
+
+    def is_late(self, event: Any) -> bool:
+        self.asked.append(event.value.text)
         return "late" in event.value.text
 
     @pytest.mark.parametrize("stream", [False, True])
@@ -661,6 +671,13 @@ class TestSdk:
         with pytest.raises(errors.ClientError, match="We are closed") as caught:
             [*ask(model="m", contents="It is late")]
         assert (caught.value.code, caught.value.status) == (400, "INVALID_ARGUMENT")
+        assert len(self.asked) == 1
+        assert provider.requests == []
+
+    def test_it_goes_by_the_status_alone(self, client, provider):
+        with pytest.raises(errors.ClientError, match="Not so often"):
+            client.models.generate_content(model="m", contents="Ask often")
+        assert len(self.asked) == 3
         assert provider.requests == []
 
     def test_what_the_upstream_refuses_is_told_in_its_words(self, client, provider):

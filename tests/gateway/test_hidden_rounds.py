@@ -230,10 +230,11 @@ async def test_the_model_goes_on_where_the_path_names_it(name, stream, provider)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_calls_without_ids_are_known_again(stream, provider):
+@pytest.mark.parametrize("names_calls", [False, True])
+async def test_calls_without_ids_are_known_again(stream, names_calls, provider):
     async with Talk(EVERY["gemini"], provider, stream=stream, blocked_tool="continue") as talk:
         talk.hooks.swap(load_text(HOOKS).specs)
-        agent = FileAgent(talk, {"a": "Sunny"})
+        agent = FileAgent(talk, {"a": "Sunny"}, names_calls=names_calls)
         provider.say(Say("Let me.", [FORBIDDEN]), Say("Then so.", [("read", {"path": "a"})]))
         await agent.turn()
         hidden = provider.last.json["contents"]

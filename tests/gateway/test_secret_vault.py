@@ -15,8 +15,7 @@ from checkrail.gateway import placeholder_key
 from checkrail.gateway.placeholder_key import load_key
 from checkrail.llm.json_strings import iter_strings, rewrite_strings
 from checkrail.llm.patterns import KINDS, scrub_text
-from checkrail.llm.pieces import Piece, cut_by_spans, join_pieces
-from checkrail.llm.reversible import ReversibleScrubber
+from checkrail.llm.reversible import Piece, ReversibleScrubber, cut_by_spans, join_pieces
 from checkrail.llm.secret_vault import PLACEHOLDER, SecretVault, SecretVaults
 from checkrail.turns import finish_steps
 

@@ -532,6 +532,15 @@ class TestTheList:
         assert PAYLOAD.encode() not in await answer_to(guarded, api, data, recorder)
         assert len(recorder.requests) == 1
 
+    @pytest.mark.parametrize("blocked_tool", ["continue", "drop"])
+    async def test_no_call_arrives_whatever_becomes_of_a_blocked_one(self, blocked_tool, recorder):
+        registry = HookRegistry()
+        registry.swap(load_text(GUARDED).specs)
+        upstreams = upstreams_at(recorder)
+        with gateway_at(*upstreams, registry=registry, blocked_tool=blocked_tool) as at:
+            for how, api, data in answers():
+                assert PAYLOAD.encode() not in await answer_to(at, api, data, recorder), how
+
     async def test_without_hooks_the_calls_of_the_list_do_arrive(self, open_gateway, recorder):
         for how, api, data in answers():
             came = await answer_to(open_gateway, api, data, recorder)

@@ -4,6 +4,7 @@ import json
 
 import aiohttp
 import pytest
+from google import genai
 
 from .command import gateway_process, here
 from .dialects import DIALECTS
@@ -102,6 +103,7 @@ async def test_for_others_the_gateway_calls_again(dialect, gateway, provider):
         "codex_cli_rs/0.169.0 (Debian 12.0.0; x86_64)",
         "opencode/1.18.33 ai-sdk/provider-utils/4.0.46 runtime/bun/1.3.14",
         "GeminiCLI/0.61.0/gemini-3-pro (linux; x64; terminal)",
+        "google-genai-sdk/1.52.0 gl-node/v20.20.2",
         "ai/6.0.326 ai-sdk/openai/3.0.141 ai-sdk/provider-utils/4.0.40 runtime/node.js/20",
     ],
 )
@@ -109,6 +111,19 @@ async def test_agents_that_call_again_are_known_by_their_name(agent, gateway, pr
     provider.always(BUSY)
     assert await send(gateway, DIALECTS["chat"], **{"user-agent": agent}) == 503
     assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize("attempts", [None, 3])
+async def test_googles_sdk_calls_as_often_as_it_was_told(attempts, gateway, provider):
+    provider.always(BUSY)
+    again = attempts and genai.types.HttpRetryOptions(attempts=attempts, initial_delay=0.01)
+    options = genai.types.HttpOptions(base_url=gateway.url, retry_options=again or None)
+    with (
+        genai.Client(api_key="AIza-caller", http_options=options) as client,
+        pytest.raises(genai.errors.ServerError, match="Come back"),
+    ):
+        client.models.generate_content(model="m", contents="Go on.")
+    assert len(provider.requests) == (attempts or 1)
 
 
 async def test_a_fallback_is_asked_at_once(sdk, tmp_path, provider):

@@ -190,8 +190,12 @@ async def test_a_request_is_told_soon_that_the_checkpoints_are_away(postgres, mo
     postgres.drop(url)
 
 
-async def test_a_write_to_a_read_only_database_waits_for_one_that_is_not(postgres, caplog):
-    url = postgres.fresh()
+@contextlib.asynccontextmanager
+async def read_only(postgres, saver, url):
+    """Have a database refuse writes of whoever connects from now on, and let all write in the end.
+
+    The saver connects anew, but for its writer.
+    """
     name = sql.Identifier(url.partition("?")[0].rpartition("/")[2])
 
     def allow_writes(*, yes):
@@ -199,17 +203,41 @@ async def test_a_write_to_a_read_only_database_waits_for_one_that_is_not(postgre
         with psycopg.connect(postgres.url, autocommit=True) as connection:
             connection.execute(change.format(name, sql.Literal(not yes)))
 
+    allow_writes(yes=False)
+    await saver.conn.drain()
+    try:
+        yield
+    finally:
+        allow_writes(yes=True)
+
+
+async def test_a_write_to_a_read_only_database_waits_for_one_that_is_not(postgres, caplog):
+    url = postgres.fresh()
     async with open_checkpointer(url) as saver:
         graph = plain_chain(greet, checkpointer=saver)
-        allow_writes(yes=False)
-        await saver.conn.drain()  # who connects from now on may only read
-        writing = asyncio.create_task(graph.ainvoke({"said": []}, at("t")))
-        await until(lambda: _told(caplog, "The database is read-only"), "word of it")
-        assert await saver.aget_tuple(at("t")) is None
-        allow_writes(yes=True)
+        async with read_only(postgres, saver, url):
+            writing = asyncio.create_task(graph.ainvoke({"said": []}, at("t")))
+            await until(lambda: _told(caplog, "The database is read-only"), "word of it")
+            assert await saver.aget_tuple(at("t")) is None
         assert (await writing)["count"] == 1
         assert caplog.text.count("The database is read-only") == 1
         assert caplog.text.count("The database works again") == 1
+    postgres.drop(url)
+
+
+async def test_a_write_that_was_given_up_is_no_sign_that_others_are_kept(postgres, caplog):
+    url = postgres.fresh()
+    async with open_checkpointer(url) as saver:
+        graph = plain_chain(greet, checkpointer=saver)
+        async with read_only(postgres, saver, url):
+            writing = asyncio.create_task(graph.ainvoke({"said": []}, at("t")))
+            await until(lambda: _told(caplog, "The database is read-only"), "word of it")
+            writing.cancel()
+            await asyncio.wait([writing])
+            for _ in range(3):
+                assert await saver.aget_tuple(at("t")) is None
+            assert saver.patiently.health.trouble is not None
+        assert "works again" not in caplog.text
     postgres.drop(url)
 
 

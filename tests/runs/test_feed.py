@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from checkrail.runs.events.feed import Feed
+from checkrail.runs.events.follower import Feed
 from checkrail.store import records
 from checkrail.store.database import Database
 from checkrail.store.records import StoredRecord

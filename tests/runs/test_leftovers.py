@@ -10,8 +10,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from checkrail.engine.containment import contain_tasks
 from checkrail.engine.errors import CodeExited
-from checkrail.runs.execute import checkpoint_cleanup
-from checkrail.runs.execute.checkpoint_cleanup import CheckpointCleanup
+from checkrail.runs.execute import worker
+from checkrail.runs.execute.worker import CheckpointCleanup
 from checkrail.runs.graphs import thread_rows
 
 
@@ -50,7 +50,7 @@ async def test_what_stateless_runs_leave_is_deleted_soon_and_nothing_else(saver)
 
 
 async def test_what_waits_when_a_server_stops_is_deleted_before_it_has(saver, monkeypatch):
-    monkeypatch.setattr(checkpoint_cleanup, "_EVERY", 60)
+    monkeypatch.setattr(worker, "_SWEEP_EVERY", 60)
     goes = await keep(saver, 3)
     left = CheckpointCleanup(saver)
     for thread_id in goes:
@@ -61,8 +61,8 @@ async def test_what_waits_when_a_server_stops_is_deleted_before_it_has(saver, mo
 
 
 async def test_more_than_a_batch_is_deleted_in_several(saver, monkeypatch):
-    monkeypatch.setattr(checkpoint_cleanup, "_EVERY", 0.01)
-    monkeypatch.setattr(checkpoint_cleanup, "_MOST", 2)
+    monkeypatch.setattr(worker, "_SWEEP_EVERY", 0.01)
+    monkeypatch.setattr(worker, "_MOST_SWEPT", 2)
     left = CheckpointCleanup(saver)
     for thread_id in await keep(saver, 5):
         left.add(thread_id)
@@ -71,8 +71,8 @@ async def test_more_than_a_batch_is_deleted_in_several(saver, monkeypatch):
 
 
 async def test_one_that_fails_is_told_of_and_does_not_stop_the_next(caplog, saver, monkeypatch):
-    monkeypatch.setattr(checkpoint_cleanup, "_EVERY", 0.01)
-    delete = checkpoint_cleanup.delete_thread
+    monkeypatch.setattr(worker, "_SWEEP_EVERY", 0.01)
+    delete = worker.delete_thread
     failures = [OSError("the disk is full")]
 
     async def failing(saver, *thread_ids):
@@ -80,7 +80,7 @@ async def test_one_that_fails_is_told_of_and_does_not_stop_the_next(caplog, save
             raise failures.pop()
         await delete(saver, *thread_ids)
 
-    monkeypatch.setattr(checkpoint_cleanup, "delete_thread", failing)
+    monkeypatch.setattr(worker, "delete_thread", failing)
     first, second = await keep(saver, 2)
     left = CheckpointCleanup(saver)
     left.add(first)
@@ -107,7 +107,7 @@ class Exiting(InMemorySaver):
 
 
 async def test_a_saver_that_exits_is_told_of_and_does_not_stop_the_next(caplog, monkeypatch):
-    monkeypatch.setattr(checkpoint_cleanup, "_EVERY", 0.01)
+    monkeypatch.setattr(worker, "_SWEEP_EVERY", 0.01)
     contain_tasks()  # as in a server
     saver = Exiting()
     first, second = await keep(saver, 2)

@@ -163,8 +163,9 @@ IMPORTED = (
     "checkrail.cli.server_startup",
     "checkrail.cli.with_command",
     "checkrail.config.yaml_text",
+    "checkrail.connections.http",
+    "checkrail.connections.websockets",
     "checkrail.server.app",
-    "checkrail.server.process",
     "checkrail.store.migrate",
 )
 """What servers and their graphs import: nothing of a project, and nothing that starts a thread."""

@@ -14,6 +14,7 @@ from checkrail.channels.protocol import Address, Inbound
 from checkrail.engine.values import User
 from checkrail.runs.admit.requests import Principal
 from checkrail.sessions.incoming import Incoming
+from checkrail.store import approvals, tables
 
 from .conftest import FILE, open_desk
 from .people import PEOPLE, SlackPerson, TelegramPerson, WebhookPerson
@@ -37,7 +38,7 @@ async def talking(person, project, rules="", agents=None, **channel):
         file = project(FILE + yaml.safe_dump(said) + hooks, **given)
         shutil.copy(EXAMPLES / "own_channel" / "intercom.py", file.parent)
         async with open_desk(file) as desk:
-            person.desk = desk
+            person.desk, desk.file = desk, file
             yield desk
 
 
@@ -258,6 +259,9 @@ class SlackButtons(Buttons):
     def edited(self):
         return [call["text"] for call in self.server.calls_of("chat.update")]
 
+    def are_left(self):
+        return any("actions" in json.dumps(said) for said in self.server.messages.values())
+
 
 class TelegramButtons(Buttons):
     allowed = "telegram:*:43"
@@ -286,6 +290,9 @@ class TelegramButtons(Buttons):
     def edited(self):
         return [call["text"] for call in self.server.called("editMessageText")]
 
+    def are_left(self):
+        return self._find() is not None
+
 
 PRESSING = {SlackPerson: SlackButtons, TelegramPerson: TelegramButtons}
 
@@ -313,6 +320,98 @@ async def test_those_who_may_answer_a_question_by_a_button(person, project, verd
         assert buttons.told()[1:] == [word]
         [asked] = (await desk.client.get("/approvals")).json()
         assert asked["answered_by"].startswith(f"{person.kind}:")
+
+
+async def answer_elsewhere(desk, told, asked):
+    path = f"/approvals/{asked['approval_id']}/approve"
+    assert (await desk.client.post(path, json={})).status_code == 200
+
+
+async def end_session(desk, told, asked):
+    assert (await desk.client.post(f"/sessions/{told['session_id']}/end")).status_code == 200
+
+
+async def cancel_run(desk, told, asked):
+    answer = await desk.client.post(f"/runs/{told['run_id']}/cancel", json={})
+    assert answer.status_code < 300, answer.text
+
+
+async def delete_thread(desk, told, asked):
+    assert (await desk.client.delete(f"/threads/{told['thread_id']}")).status_code == 204
+
+
+async def let_time_pass(desk, told, asked):
+    def end_time(tx):
+        which = tables.approvals.c.approval_id == asked["approval_id"]
+        tx.execute(tables.approvals.update().where(which).values(expires_at=tx.time() - 1))
+        tx.publish("clock", "")
+
+    await desk.services.database.write(end_time)
+
+
+RUN_ASKS = "  on_run_start: [{name: check, ask: May this begin?}]\n"
+
+
+@pytest.mark.parametrize("person", PRESSING, ids=lambda kind: kind.kind, indirect=True)
+@pytest.mark.parametrize(
+    ("rules", "ends", "state"),
+    [
+        (ASKED, answer_elsewhere, "Approved"),
+        (ASKED, end_session, "Not asked any more"),
+        (RUN_ASKS, end_session, "Not asked any more"),
+        (RUN_ASKS, cancel_run, "Not asked any more"),
+        (RUN_ASKS, delete_thread, "Not asked any more"),
+        (ASKED, let_time_pass, "Nobody answered in time"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+async def test_buttons_go_with_their_question(person, project, rules, ends, state):
+    approvers = [PRESSING[type(person)].allowed]
+    async with talking(person, project, rules, approvers=approvers) as desk:
+        buttons = PRESSING[type(person)](person)
+        await person.say("danger")
+        [told] = (await desk.client.get("/messages")).json()
+        asked = await desk.wait_for_question()
+        await until_posted(desk, asked)
+        await ends(desk, told, asked)
+        async with asyncio.timeout(60):
+            while not buttons.edited():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert state in buttons.edited()[0]
+        assert not buttons.are_left()
+
+
+async def until_posted(desk, asked):
+    async with asyncio.timeout(60):
+        while True:
+            row = await desk.services.database.read(
+                lambda reads: approvals.get(reads, asked["approval_id"])
+            )
+            if row.posted is not None:
+                return
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("person", PRESSING, ids=lambda kind: kind.kind, indirect=True)
+async def test_a_question_that_was_answered_as_it_was_posted_has_no_buttons(person, project):
+    approvers = [PRESSING[type(person)].allowed]
+    async with talking(person, project, ASKED, approvers=approvers) as desk:
+        channel, buttons = desk.sessions.host.channels[person.kind], PRESSING[type(person)](person)
+        send = channel.send
+
+        async def answer_first(to, part, *, delivery_id):
+            sent = await send(to, part, delivery_id=delivery_id)
+            if part.question is not None:
+                await answer_elsewhere(desk, None, {"approval_id": part.question.approval_id})
+            return sent
+
+        channel.send = answer_first
+        await person.say("danger")
+        async with asyncio.timeout(60):
+            while not buttons.edited():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert "Approved" in buttons.edited()[0]
+        assert not buttons.are_left()
 
 
 @pytest.mark.parametrize("person", PRESSING, ids=lambda kind: kind.kind, indirect=True)
@@ -351,3 +450,87 @@ async def test_a_reply_that_is_refused_is_shown_as_dead(person, project):
                 await asyncio.sleep(0.05)
         assert "410" in whole["deliveries"][0]["last_error"]
         assert whole["status"] == "answered"
+
+
+async def until_messages(desk, wanted):
+    async with asyncio.timeout(60):
+        while True:
+            rows = (await desk.client.get("/messages")).json()[::-1]
+            if len(rows) >= len(wanted) and [row["status"] for row in rows] == wanted:
+                return rows
+            await asyncio.sleep(0.05)
+
+
+async def test_the_pictures_of_an_album_are_one_message(project):
+    person = TelegramPerson()
+    async with talking(person, project) as desk:
+        for number in (1, 2, 3):
+            size = {
+                "file_id": f"f{number}",
+                "file_unique_id": f"u{number}",
+                "width": 9,
+                "height": 9,
+            }
+            words = {"caption": "Look"} if number == 2 else {}
+            message = person.server.write(photo=[size], media_group_id="g1", **words)
+            update = {"update_id": number, "message": message | {"message_id": number}}
+            headers = {"x-telegram-bot-api-secret-token": "from-Telegram_1"}
+            answer = await person.post(headers, json.dumps(update).encode())
+            assert answer.status_code == 200
+        await person.say("Bye", number=4)
+        assert await person.until_heard(2) == ["Look, you say?", "Bye, you say?"]
+        rows = await until_messages(desk, ["answered", "joined", "joined", "answered"])
+        assert [each["name"] for each in rows[0]["attachments"]] == [
+            "photo-u1.jpg",
+            "photo-u2.jpg",
+            "photo-u3.jpg",
+        ]
+        assert {row["joined_to"] for row in rows[1:3]} == {rows[0]["message_id"]}
+        assert len((await desk.client.get("/runs")).json()) == 2
+
+
+async def test_what_comes_at_once_is_one_message_if_the_channel_says_so(person, project):
+    async with talking(person, project, debounce_seconds=1.0) as desk:
+        for number, text in enumerate(("one", "two", "two again"), 1):
+            assert await person.say(text, number=number) < 300
+        assert await person.say("two", number=2) < 300
+        assert await person.until_heard(1) == ["one\ntwo\ntwo again, you say?"]
+        await until_messages(desk, ["answered", "joined", "joined"])
+        await person.say("later", number=4)
+        assert (await person.until_heard(2))[1] == "later, you say?"
+
+
+THINKING = """
+import asyncio
+import pathlib
+
+from checkrail.testing import ScriptedModel
+
+GO = pathlib.Path(__file__).parent / "go"
+
+
+async def think(request):
+    while not GO.exists():
+        await asyncio.sleep(0.02)
+    return "at last"
+
+
+parrot = ScriptedModel(think)
+"""
+
+
+async def test_a_channel_shows_typing_while_an_agent_works_and_not_while_it_waits(project):
+    person = TelegramPerson()
+    rules = "  on_result: [{name: look, ask: May this leave?}]\n"
+    async with talking(person, project, rules, agents=THINKING) as desk:
+        await person.say("Hello")
+        async with asyncio.timeout(60):
+            while not person.server.called("sendChatAction"):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        (Path(desk.file).parent / "go").touch()
+        asked = await desk.wait_for_question()
+        shown = len(person.server.called("sendChatAction"))
+        await asyncio.sleep(5)
+        assert len(person.server.called("sendChatAction")) == shown
+        await answer_elsewhere(desk, None, asked)
+        assert await person.until_heard(1) == ["at last"]

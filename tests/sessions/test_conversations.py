@@ -402,3 +402,52 @@ sessions:
         assert "delta" not in [name for name, _ in frames]
         assert frames[-1][1]["status"] == "withheld"
         assert (await desk.say("hello")).json()["reply"] == "hello, you say?"
+
+
+TWO_MARKS = """
+from checkrail import Continue, Hooks
+
+plain, marking = Hooks(), Hooks()
+
+
+@marking.before_inbound(name="in")
+async def mark_in(event, message):
+    return Continue(f"{message.content}<")
+
+
+@marking.before_outbound(name="out")
+async def mark_out(event, message):
+    return Continue(f"{message.content}>")
+"""
+
+
+async def test_hooks_come_and_go_while_messages_flow(project):
+    """Each point of a message has the hooks of one moment, and none is lost or handled twice."""
+    file = project(FILE + "hooks:\n  path: ./hooks.py:marking\n", TWO_MARKS)
+    async with open_desk(file) as desk:
+        registry = desk.services.runs.parts.registry
+        with_marks, without = registry.list(), []
+        over = asyncio.Event()
+
+        async def change():
+            turn = 0
+            while not over.is_set():
+                turn += 1
+                registry.swap(without if turn % 2 else with_marks)
+                await asyncio.sleep(0.005)
+
+        async def talk(user):
+            said = [await desk.say(f"m{n}", user_id=user) for n in range(10)]
+            return [answer.json()["reply"] for answer in said]
+
+        changing = asyncio.create_task(change())
+        try:
+            heard = await asyncio.gather(*(talk(f"u{n}") for n in range(4)))
+        finally:
+            over.set()
+            await changing
+        for replies in heard:
+            assert [reply.rstrip(">").replace("<", "") for reply in replies] == [
+                f"m{n}, you say?" for n in range(10)
+            ]
+        assert len((await desk.client.get("/runs", params={"limit": 100})).json()) == 40

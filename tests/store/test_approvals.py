@@ -90,7 +90,7 @@ def test_what_is_not_asked_any_more_is_void(tx, asked):
     approvals.void_others(tx, approvals.get(tx, "new"))
     found = {row.approval_id: row.status for row in approvals.of_run(tx, "r")}
     assert found == {"old": "void", "used": "approved", "new": "open", "other": "open"}
-    approvals.void_open(tx, "r")
+    approvals.void_open(tx, ["r"])
     assert approvals.get(tx, "new").status == "void"
     assert approvals.find_same(tx, approvals.get(tx, "new")) is None
 

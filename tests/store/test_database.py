@@ -4,10 +4,13 @@ import asyncio
 import threading
 import time
 
+import psycopg
 import pytest
+from psycopg import sql
 from sqlalchemy import insert, literal, select, text, update
 from sqlalchemy.exc import IntegrityError
 from tests.pg_proxy import PostgresProxy
+from tests.processes import until
 
 from checkrail.engine.errors import CheckrailError
 from checkrail.store.database import Database, _Batches, open_database
@@ -45,6 +48,10 @@ def entering(name):
 
 def names(reads):
     return sorted(row.worker_id for row in reads.execute(select(workers.c.worker_id)))
+
+
+def doze(reads):
+    return reads.execute(text("SELECT pg_sleep(0.1)")).scalar()
 
 
 class Held:
@@ -345,6 +352,35 @@ async def test_an_outage_is_refused_in_words_and_logged_once(postgres_engine, mo
     assert len(told) == 2, told
     assert "cannot be reached" in told[0]
     assert "works again" in told[1]
+
+
+async def test_connections_from_a_read_only_time_are_no_second_outage(
+    postgres, monkeypatch, caplog
+):
+    monkeypatch.setattr("checkrail.store.health._SHORT", 0.05)
+    url = postgres.with_tables()
+    name = sql.Identifier(url.partition("?")[0].rpartition("/")[2])
+
+    def allow_writes(*, yes):
+        change = sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = {}")
+        with psycopg.connect(postgres.url, autocommit=True) as connection:
+            connection.execute(change.format(name, sql.Literal(not yes)))
+
+    allow_writes(yes=False)
+    with open_database(url) as database:
+        waiting = asyncio.ensure_future(database.write(entering("a"), patient=True))
+        await asyncio.to_thread(until, lambda: caplog.messages, "word of it")
+        reads = (database.read(doze) for _ in range(4))
+        await asyncio.gather(*reads)
+        allow_writes(yes=True)
+        await waiting
+        for number in range(8):
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(database.write_at_once, entering(f"b{number}"))
+        assert len(await database.read(names)) == 9
+    assert caplog.text.count("The database is read-only") == 1
+    assert caplog.text.count("The database works again") == 1
+    postgres.drop(url)
 
 
 async def test_who_ends_does_not_wait_for_a_database_that_is_away(postgres_engine):

@@ -308,3 +308,69 @@ async def test_many_messages_see_whole_sets_of_hooks_while_these_change():
     points = ["before_inbound", "before_outbound"] * 5
     *sent, _ = await asyncio.gather(*map(send, points), change())
     assert set().union(*sent) == {"hello", "hello++", "bye", "bye++"}
+
+
+class Bouncer(LifecycleHook):
+    """It rejects, and says nothing of its own failures."""
+
+    hook_points = ("before_inbound",)
+
+    async def execute(self, event, ctx):
+        return Reject("no") if "x" in event.content else None
+
+
+class ChosenOpen(Bouncer):
+    failure_mode = "fail_open"
+
+
+class ChosenClosed(Bouncer):
+    def failure_mode(self):
+        return HookFailureMode.FAIL_CLOSED
+
+
+class Doorkeeper(Bouncer):
+    hook_points = ("on_session_start", "on_session_end")
+
+
+class Reader(LifecycleHook):
+    hook_points = ("before_inbound",)
+
+    async def execute(self, event, ctx):
+        return Continue(event.content.strip())
+
+
+@pytest.mark.parametrize(
+    ("kind", "at"), [(Bouncer, "before_inbound"), (Doorkeeper, "on_session_start")]
+)
+def test_one_that_rejects_and_fails_open_by_default_is_warned_of(kind, at, caplog):
+    HookRegistry().register(kind())
+    (told,) = caplog.messages
+    assert told.startswith(f"hook '{kind.__name__}' at {at}: it can refuse, but in lane ")
+    assert told.endswith('lets the work go on. Say failure_mode="fail_closed"')
+
+
+@pytest.mark.parametrize(
+    ("hook", "options"),
+    [
+        (ChosenOpen(), {}),
+        (ChosenClosed(), {}),
+        (Reader(), {}),
+        (Bouncer(), {"on_error": "continue"}),
+        (Bouncer(), {"failure_mode": "fail_closed"}),
+    ],
+)
+def test_one_that_chose_or_never_rejects_is_not_warned_of(hook, options, caplog):
+    HookRegistry().register(hook, **options)
+    assert caplog.messages == []
+
+
+async def test_the_remedy_of_the_warning_closes_it():
+    class Broken(Doorkeeper):
+        failure_mode = "fail_closed"
+
+        async def execute(self, event, ctx):
+            raise RuntimeError("broken")
+
+    registry = HookRegistry()
+    registry.register(Broken())
+    assert (await fire(registry, "on_session_start")).decision == "block"

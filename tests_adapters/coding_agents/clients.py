@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 AGENTS = Path(__file__).parent / "agents"
@@ -43,7 +44,10 @@ QUIET = {
 
 @dataclass(frozen=True)
 class Client:
-    """A client, and the words that start it with a prompt, which it may also `read`."""
+    """A client, and the words that start it with a prompt, which it may also `read`.
+
+    Its tool takes a command as `argument`, and `more` with each.
+    """
 
     name: str
     words: Callable[[str, str], list[str]]
@@ -51,6 +55,7 @@ class Client:
     argument: str = "command"
     model: str = "model-1"
     reads: bool = False
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,14 @@ def _script(file: str, api: str) -> Callable[[str, str], list[str]]:
 
 
 CLAUDE = Client("Claude Code", _claude, "Bash", model="claude-sonnet-4-5")
-CODEX = Client("Codex", _codex, "exec_command", "cmd", "gpt-5")
+CODEX = Client(
+    "Codex",
+    _codex,
+    "exec_command",
+    "cmd",
+    "gpt-5",
+    more={"yield_time_ms": 30_000},  # the most that it waits for a command
+)
 OPENCODE = Client("opencode", _opencode, "bash", model="claude-sonnet-4-5")
 APIS = ("chat", "messages", "responses")
 SDKS = [

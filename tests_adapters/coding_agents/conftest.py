@@ -63,7 +63,7 @@ class House:
 
     def script(self, *turns):
         """Give the model a script."""
-        made = Script(self.client.tool, self.client.argument, turns)
+        made = Script(self.client.tool, self.client.argument, turns, self.client.more)
         self.provider.decide(made.answer)
         return made
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -32,6 +32,7 @@ class Script:
     tool: str | None
     argument: str
     turns: Sequence[Turn]
+    more: Mapping[str, Any] = field(default_factory=dict)
     requests: list[Received] = field(default_factory=list)
 
     def answer(self, received: Received) -> Reply | None:
@@ -44,7 +45,7 @@ class Script:
         turn = self.turns[min(number, len(self.turns) - 1)]
         if isinstance(turn, Say):
             return replace(turn, turn=number + 1)
-        about = {"description": "Work on it"}
+        about = {"description": "Work on it", **self.more}
         call = (str(self.tool), {self.argument: turn.command, **about})
         return Say(turn.text, calls=[call], turn=number + 1)
 

@@ -16,12 +16,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from checkrail.actions.errors import ActionError
+from checkrail.actions.expression_check import check_types
 from checkrail.actions.expression_fields import (
     Advice,
-    check_calls,
-    check_condition,
-    check_text_calls,
-    check_uses,
     field_names,
     find_membership_advice,
     in_text,
@@ -44,10 +41,7 @@ from checkrail.actions.expression_names import (
     TEXT_FUNCTIONS,
     Token,
     Use,
-    find_calls,
-    find_operand,
     find_uses,
-    text_calls,
     tokenize_expression,
 )
 from checkrail.actions.wire import wire_value
@@ -203,11 +197,7 @@ def compile_expression(text: str, points: Iterable[str] = ()) -> Expression:
     contracts = _contracts_of(points)
     known = _names_at(contracts)
     read = _read_names(text, program.variables(), found, known, contracts)
-    check_uses(text, [use for use in found if use.name in read], contracts)
-    check_calls(text, find_calls(text))
-    check_condition(text, find_operand(text), contracts)
-    advice = check_text_calls(text, text_calls(text), contracts)
-    advice += find_membership_advice(text, found)
+    advice = check_types(text, read, contracts) + find_membership_advice(text, found)
     guarded = with_guards(text, words)
     guarded_words = tokenize_expression(guarded)
     written = with_limits(guarded, guarded_words)

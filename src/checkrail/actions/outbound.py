@@ -26,10 +26,23 @@ if TYPE_CHECKING:
     from checkrail.actions.pinned_connections import PinnedTransport, Resolver
 
 
+__all__ = ["Outbound", "OutboundAnswer", "OutboundRefused", "OutboundUnreachable"]
+
 AUTOMATIC = 47
 """zlib's word for: the format is gzip or zlib, look yourself."""
 
 DEFLATED = frozenset({"gzip", "x-gzip", "deflate"})
+
+
+METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
+OURS = frozenset({"connection", "content-length", "host", "te", "transfer-encoding", "upgrade"})
+"""Headers that say how a message is carried, and to whom: not for callers to set."""
+
+HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+VALUE = re.compile(r"[\x20-\x7e\t]*")
+CONNECTIONS = 100
+IDLE_CONNECTIONS = 20
+IDLE_SECONDS = 30.0
 
 
 async def read_body(chunks: AsyncIterable[bytes], encoding: str, limit: int) -> tuple[bytes, bool]:
@@ -46,19 +59,6 @@ async def read_body(chunks: AsyncIterable[bytes], encoding: str, limit: int) -> 
         if max(came, len(kept)) > limit:
             return bytes(kept[:limit]), True
     return bytes(kept), False
-
-
-__all__ = ["Outbound", "OutboundAnswer", "OutboundRefused", "OutboundUnreachable"]
-
-METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
-OURS = frozenset({"connection", "content-length", "host", "te", "transfer-encoding", "upgrade"})
-"""Headers that say how a message is carried, and to whom: not for callers to set."""
-
-HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-VALUE = re.compile(r"[\x20-\x7e\t]*")
-CONNECTIONS = 100
-IDLE_CONNECTIONS = 20
-IDLE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from checkrail.engine.event import Event
 
 if TYPE_CHECKING:
     from checkrail.actions.outbound import Outbound
+    from checkrail.builtin.base import SummaryWriter
     from checkrail.builtin.counters import Counters
-    from checkrail.builtin.session_summary import SummaryWriter
 
 
 class AgentCaller(Protocol):

@@ -116,11 +116,12 @@ def _new_name(where: str, base: Path, path: Path) -> str:
     It comes of the path beside the config. Only where a process has another project's file of
     the same path, it comes of the whole path.
     """
-    name = _module_name(os.path.relpath(base / where, base))
-    return _module_name(str(path)) if name in sys.modules else name
+    name = module_name(os.path.relpath(base / where, base))
+    return module_name(str(path)) if name in sys.modules else name
 
 
-def _module_name(path: str) -> str:
+def module_name(path: str) -> str:
+    """Return the name of the module that a file is loaded as."""
     stem = re.sub(r"\W", "_", Path(path).stem)
     place = Path(path).as_posix()
     return f"{_PREFIX}{stem}_{hashlib.sha256(place.encode()).hexdigest()[:12]}"

@@ -128,9 +128,14 @@ def build_changed(contract: Contract, told: Any, current: Any, *, redacted: bool
 
 
 def build_result(contract: Contract, decision: Decision, told: Any, current: Any) -> Any:
-    """Build the value of a `replace` or `stop` from what was read for it."""
+    """Build the value of a `replace` or `stop` from what was read for it.
+
+    It stands in the place of the current one, of which nothing goes on: what a rule stops an answer
+    for may be in any of its fields.
+    """
     if isinstance(told, BaseModel):
-        return build_value(result_type(contract, decision) or object, told, current)
+        call = current if isinstance(current, ToolCall) else None
+        return build_value(result_type(contract, decision) or object, told, call)
     return contract.read_result(decision, told, current)
 
 

@@ -8,22 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from checkrail.builtin.counters import CounterSource
 from checkrail.builtin.errors import first_problem
 from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.event import Event
 from checkrail.engine.frozen import thaw
 from checkrail.engine.matchers import check_name, compile_pattern
 from checkrail.engine.points import HookPoint, Lane
+from checkrail.engine.values import Session
 from checkrail.regex import read_pattern
 
 if TYPE_CHECKING:
-    from checkrail.builtin.counters import CounterSource
     from checkrail.builtin.options import Options
-    from checkrail.builtin.session_summary import SummarySource
     from checkrail.styles.hook_context import HookContext
-
-    class Services(CounterSource, SummarySource, Protocol):
-        """What hooks use of the project that they are in."""
 
 
 T = TypeVar("T")
@@ -32,6 +29,33 @@ Made = Callable[..., Any]
 """A hook that is ready to be registered: it takes `(event, value)`."""
 
 KEPT = 256
+
+
+class SummaryWriter(Protocol):
+    """Has an agent sum up a session, and keeps what it wrote in the session's metadata."""
+
+    async def __call__(
+        self,
+        agent_name: str,
+        instructions: str,
+        event: Event[Session],
+        *,
+        max_characters: int,
+        timeout: float,
+    ) -> None:
+        """Run the agent on the end of the conversation; not if there is a summary already."""
+
+
+class SummarySource(Protocol):
+    """Whoever has the writer of a project's summaries, or has none yet."""
+
+    @property
+    def summaries(self) -> SummaryWriter | None:
+        """Who writes summaries; None: there is no server."""
+
+
+class Services(CounterSource, SummarySource, Protocol):
+    """What hooks use of the project that they are in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,11 +46,7 @@ def build(options: RedactOptions) -> Callable[[Event[Any], Any], Redacted | Awai
 def _redact_value(
     scrub: Callable[..., Steps[Any]], value: Any, paths: Paths | None
 ) -> Steps[Redacted]:
-    try:
-        changed = yield from scrub(value, paths=paths)
-    except RecursionError:
-        message = "the value nests too deeply to be gone through"
-        raise InvalidOutcomeError(message) from None
+    changed = yield from scrub(value, paths=paths)
     return None if changed is value else Continue(changed, redacted=True)
 
 

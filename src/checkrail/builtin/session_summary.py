@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from checkrail.builtin.base import Builtin
 from checkrail.engine.errors import UnreachableError
@@ -12,32 +12,10 @@ from checkrail.engine.points import HookPoint, Lane
 from checkrail.engine.values import Session
 
 if TYPE_CHECKING:
+    from checkrail.builtin.base import SummarySource
     from checkrail.builtin.options import SessionSummaryOptions
 
 UNSERVED = "summaries of sessions need the run server, which is not running here"
-
-
-class SummaryWriter(Protocol):
-    """Has an agent sum up a session, and keeps what it wrote in the session's metadata."""
-
-    async def __call__(
-        self,
-        agent_name: str,
-        instructions: str,
-        event: Event[Session],
-        *,
-        max_characters: int,
-        timeout: float,
-    ) -> None:
-        """Run the agent on the end of the conversation; not if there is a summary already."""
-
-
-class SummarySource(Protocol):
-    """Whoever has the writer of a project's summaries, or has none yet."""
-
-    @property
-    def summaries(self) -> SummaryWriter | None:
-        """Who writes summaries; None: there is no server."""
 
 
 def build(

@@ -138,6 +138,8 @@ class Capabilities:
     edits: bool = False
     buttons: bool = False
     typing: bool = False
+    typing_seconds: float = 4.0
+    """For how long the other side shows typing; it is shown again then."""
     attachments: bool = False
     max_text: int = 4000
     measure: Literal["chars", "utf16", "bytes"] = "chars"

@@ -19,15 +19,12 @@ from checkrail.cli.output import (
     print_table,
     to_json_text,
 )
-from checkrail.cli.server_client import ServerAddress, connect_server, server_options
+from checkrail.cli.server_client import NEWEST, ServerAddress, connect_server, server_options
 
 if TYPE_CHECKING:
     from checkrail.cli.server_client import ServerClient
 
 DECISIONS = ("continue", "replace", "stop", "ask", "retry", "block", "fail")
-NEWEST = 200
-"""Among how many calls the beginning of an id is looked for."""
-
 Row = dict[str, Any]
 
 

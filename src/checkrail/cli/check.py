@@ -326,8 +326,16 @@ def older_spellings(loaded: Loaded) -> tuple[Problem, ...]:
         for spec in specs
         if spec.source.rpartition(":")[0].endswith(".py")
         for key, current in OLDER.items()
-        if key in spec.said
+        if key in spec.said and not (key == "failure_mode" and _is_lifecycle(spec))
     )
+
+
+def _is_lifecycle(spec: HookSpec) -> bool:
+    """Return whether a hook is of the style whose own word `failure_mode` is."""
+    called: Any = spec.fn
+    while not hasattr(called, "__self__") and hasattr(called, "func"):
+        called = called.func
+    return "failure_mode" in getattr(getattr(called, "__self__", None), "hook_options", {})
 
 
 def _server_advice(loaded: Loaded) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from checkrail.cli.app import REFUSED_FILE
 from checkrail.cli.extras import require_extra
 from checkrail.cli.files import print_problems
+from checkrail.cli.server_startup import UVICORN_OPTIONS
 from checkrail.engine.errors import CheckrailError
 
 if TYPE_CHECKING:
@@ -18,17 +19,8 @@ if TYPE_CHECKING:
     from checkrail.engine.scope import Sink
     from checkrail.gateway.startup import OpenGateway
 
-OPTIONS: dict[str, Any] = {
-    "log_config": None,
-    "access_log": False,
-    "server_header": False,
-    "lifespan": "on",
-    "timeout_graceful_shutdown": 3,
-    "timeout_keep_alive": 75,  # longer than clients keep a connection
-    "http": "checkrail.connections.http:HttpProtocol",
-    "ws": "none",
-}
-"""What uvicorn is told in every case."""
+OPTIONS: dict[str, Any] = {**UVICORN_OPTIONS, "ws": "none"}
+"""What uvicorn is told of a gateway."""
 
 _CHATTY = ("aiohttp", "alembic", "asyncio", "uvicorn", "watchfiles")
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import click
 
 from checkrail.cli.output import (
     console,
     escape_text,
-    match_beginning,
     print_rows,
     print_table,
     to_json_text,
@@ -21,6 +19,7 @@ from checkrail.cli.server_client import (
     ServerAddress,
     ServerRequestError,
     connect_server,
+    find_id,
     server_options,
 )
 
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from checkrail.cli.server_client import ServerClient
 
 STATUSES = ("pending", "running", "success", "error", "timeout", "interrupted")
-NEWEST = 200
-"""Among how many runs the beginning of an id is looked for."""
-
 PAGE = 1000
 INTERRUPTED = 130
 
@@ -80,7 +76,7 @@ _IDS = {"thread_id": "thread", "before": "before"}
 def show_run(run: str, address: ServerAddress, *, as_data: bool) -> None:
     """Show a run: how it is or ended, what it used, and the timeline of its hooks."""
     with connect_server(address) as it:
-        path = f"/runs/{_find_run_id(it, run)}"
+        path = "/runs/" + find_id(it, "run", run)
         found, records = it.get(path), _load_records(it, path)
     if as_data:
         click.echo(to_json_text(found | {"hooks": records}))
@@ -102,7 +98,7 @@ def tail_run(run: str, address: ServerAddress, *, as_data: bool) -> None:
     it failed or was cancelled. Ctrl-C stops following, and not the run.
     """
     with connect_server(address) as it:
-        run_id = _find_run_id(it, run)
+        run_id = find_id(it, "run", run)
         try:
             code = _follow_run(it, run_id, as_data=as_data)
         except KeyboardInterrupt:
@@ -150,7 +146,7 @@ def cancel_run(
     """Cancel a run."""
     action = "rollback" if rollback else "interrupt"
     with connect_server(address) as it:
-        run_id = _find_run_id(it, run)
+        run_id = find_id(it, "run", run)
         it.post(f"/runs/{run_id}/cancel", patient=wait, action=action, wait=wait or None)
     if as_data:
         click.echo(to_json_text({"run_id": run_id, "action": action, "over": wait}))
@@ -158,18 +154,6 @@ def cancel_run(
     done = "rolled back" if rollback else "cancelled"
     says = f"was {done}" if wait else f"is being {done}"
     console().print(f"the run {run_id} {says}")
-
-
-def _find_run_id(it: ServerClient, run: str) -> str:
-    """Return the id of the run that an id, or the beginning of one, names."""
-    try:
-        return str(UUID(run))
-    except ValueError:
-        pass
-    newest = [each["run_id"] for each in it.get("/runs", limit=NEWEST)]
-    if run == "last" and newest:
-        return str(newest[0])
-    return match_beginning(run, newest, "runs", "checkrail runs ls")
 
 
 def _load_records(it: ServerClient, path: str) -> list[dict[str, Any]]:

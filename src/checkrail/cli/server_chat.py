@@ -15,8 +15,8 @@ from checkrail.cli.server_client import (
     ServerClient,
     ServerRequestError,
     connect_server,
+    find_id,
 )
-from checkrail.cli.sessions import find_session_id
 from checkrail.times import uuid7
 
 INTERRUPTED = 130
@@ -41,7 +41,7 @@ def talk_to_server(
     try:
         with connect_server(address) as it:
             if said_as["session_id"] is not None:
-                said_as = said_as | {"session_id": find_session_id(it, said_as["session_id"])}
+                said_as = said_as | {"session_id": find_id(it, "session", said_as["session_id"])}
             if typed and not as_data:
                 told = f"{it.url}. Ctrl-C and Ctrl-D leave."
                 console(stderr=True).print(escape_text(told), style="dim")

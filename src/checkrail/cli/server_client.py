@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from uuid import UUID
 
 import click
 
 from checkrail.cli.extras import require_extra
-from checkrail.cli.output import escape_text
+from checkrail.cli.output import escape_text, match_beginning
 
 if TYPE_CHECKING:
     import httpx2
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 Sent = TypeVar("Sent")
 
 SERVER = "http://127.0.0.1:2024"
+NEWEST = 200
+"""So many of the newest are looked through for the beginning of an id."""
+
 PATIENCE = 60.0
 """For how many seconds a stream that broke is opened again before it is given up."""
 
@@ -263,6 +267,18 @@ class ServerClient:
                 f"{said} ({status}, {sent}). {_credentials_advice(response)}", status
             )
         raise ServerRequestError(f"{said} ({status})", status, _read_json(response))
+
+
+def find_id(it: ServerClient, noun: str, given: str) -> str:
+    """Return the id of the run or the session that an id, the beginning of one, or `last` names."""
+    try:
+        return str(UUID(given))
+    except ValueError:
+        pass
+    newest = [row[f"{noun}_id"] for row in it.get(f"/{noun}s", limit=NEWEST)]
+    if given == "last" and newest:
+        return str(newest[0])
+    return match_beginning(given, newest, f"{noun}s", f"checkrail {noun}s ls")
 
 
 def _credentials_advice(response: httpx2.Response) -> str:

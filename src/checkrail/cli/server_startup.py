@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,10 +23,34 @@ from checkrail.resources import pause_gc, raise_file_limit
 if TYPE_CHECKING:
     import uvicorn
 
+    from checkrail.server.app import Server
     from checkrail.server.project import Project
 
-
 log = logging.getLogger("checkrail.server")
+
+UVICORN_OPTIONS: dict[str, Any] = {
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "lifespan": "on",
+    "timeout_graceful_shutdown": 3,
+    "timeout_keep_alive": 75,  # longer than clients and load balancers keep a connection
+    "http": "checkrail.connections.http:HttpProtocol",
+}
+"""What uvicorn is told in every case."""
+
+OPTIONS: dict[str, Any] = {
+    **UVICORN_OPTIONS,
+    "ws": "checkrail.connections.websockets:WebSocketProtocol",
+    "ws_max_size": 1024 * 1024,
+}
+"""What uvicorn is told of a server."""
+
+FILE = "CHECKRAIL_CONFIG"
+"""Tells worker processes which file to serve."""
+
+WORKER_SILENCE_SECONDS = 30
+"""After so long a worker that does not answer is replaced; starting one takes a while, if busy."""
 
 
 def open_project(config: str | None) -> Project:
@@ -54,9 +79,9 @@ def serve_project(
     with pause_gc():
         import uvicorn
 
-        from checkrail.dashboard.startup import FILE, build_server
+        from checkrail.dashboard.startup import add_dashboard
+        from checkrail.server.app import Server
         from checkrail.server.auth import check_binding
-        from checkrail.server.process import OPTIONS
 
     raise_file_limit()
     server = project.loaded.server
@@ -67,13 +92,12 @@ def serve_project(
                 "several workers need PostgreSQL, for SQLite takes one process. "
                 "Set CHECKRAIL_DATABASE_URL, or leave out --workers"
             )
-        bind_socket(host, port).close()
-        announce()
         os.environ[FILE] = str(project.file.absolute())
-        target = "checkrail.dashboard.startup:create"
-        uvicorn.run(target, factory=True, host=host, port=port, workers=workers, **OPTIONS)
+        target = "checkrail.cli.server_startup:create_server"
+        options = {"host": host, "port": port, "workers": workers, **OPTIONS}
+        serve_workers(target, announce=announce, **options)
         return
-    started = build_server(project, dev=dev)
+    started = Server(project, dev=dev, wrap=add_dashboard)
     running = uvicorn.Server(uvicorn.Config(started, host=host, port=port, **OPTIONS))
     exit_on_signals(running)
     with contextlib.closing(bind_socket(host, port)) as listener:
@@ -85,6 +109,18 @@ def serve_project(
                 raise
     if started.failed is not None:
         raise CheckrailError(f"the server did not start: {started.failed}")
+
+
+def create_server() -> Server:
+    """Make the server that the environment names; what uvicorn calls in each worker."""
+    from checkrail.dashboard.startup import add_dashboard
+    from checkrail.server import logs
+    from checkrail.server.app import Server
+    from checkrail.server.project import Project
+
+    project = Project(Path(os.environ[FILE]))
+    logs.configure_logging(project.loaded.server.log_level)
+    return Server(project, worker=True, wrap=add_dashboard)
 
 
 def run_server(running: uvicorn.Server, listener: socket.socket) -> None:
@@ -102,6 +138,34 @@ def run_server(running: uvicorn.Server, listener: socket.socket) -> None:
                 if serving.done():  # uvicorn's own
                     raise
                 log.exception("code of the project called sys.exit() in a callback of the loop")
+
+
+def serve_workers(
+    target: str, host: str, port: int, *, announce: Callable[[], None], **options: Any
+) -> None:
+    """Serve an app in several processes, until a signal ends them or one of them cannot start.
+
+    They share one socket. Who calls before the first of them is ready waits.
+    """
+    import uvicorn
+    from uvicorn.config import STARTUP_FAILURE
+    from uvicorn.supervisors import Multiprocess
+
+    config = uvicorn.Config(
+        target,
+        host=host,
+        port=port,
+        factory=True,
+        timeout_worker_healthcheck=WORKER_SILENCE_SECONDS,
+        **options,
+    )
+    with contextlib.closing(bind_socket(host, port)) as listener:
+        listener.listen(config.backlog)
+        running = Multiprocess(config, sockets=[listener])
+        announce()
+        running.run()
+    if any(process.exitcode == STARTUP_FAILURE for process in running.processes):
+        raise CheckrailError("a worker did not start. What it logged says why")
 
 
 def exit_on_signals(running: uvicorn.Server) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import click
@@ -13,19 +13,12 @@ from checkrail.cli.output import (
     cell,
     console,
     escape_text,
-    match_beginning,
     new_table,
     print_rows,
     print_table,
     to_json_text,
 )
-from checkrail.cli.server_client import ServerAddress, connect_server, server_options
-
-if TYPE_CHECKING:
-    from checkrail.cli.server_client import ServerClient
-
-NEWEST = 200
-"""Among how many sessions the beginning of an id is looked for."""
+from checkrail.cli.server_client import ServerAddress, connect_server, find_id, server_options
 
 Row = dict[str, Any]
 
@@ -71,7 +64,7 @@ def list_sessions(
 def show_session(session: str, address: ServerAddress, *, as_data: bool) -> None:
     """Show a session: whose it is, since when, its threads and its newest runs."""
     with connect_server(address) as it:
-        row = it.get(f"/sessions/{find_session_id(it, session)}")
+        row = it.get("/sessions/" + find_id(it, "session", session))
     if as_data:
         click.echo(to_json_text(row))
     else:
@@ -85,23 +78,12 @@ def show_session(session: str, address: ServerAddress, *, as_data: bool) -> None
 def end_session(session: str, address: ServerAddress, *, as_data: bool) -> None:
     """End a session: its runs are cancelled, and nothing more is said in it."""
     with connect_server(address) as it:
-        row = it.post(f"/sessions/{find_session_id(it, session)}/end")
+        session_id = find_id(it, "session", session)
+        row = it.post(f"/sessions/{session_id}/end")
     if as_data:
         click.echo(to_json_text(row))
     else:
         console().print(f"the session {row['session_id']} has ended")
-
-
-def find_session_id(it: ServerClient, session: str) -> str:
-    """Return the id of the session that an id, or the beginning of one, names."""
-    try:
-        return str(UUID(session))
-    except ValueError:
-        pass
-    newest = [each["session_id"] for each in it.get("/sessions", limit=NEWEST)]
-    if session == "last" and newest:
-        return str(newest[0])
-    return match_beginning(session, newest, "sessions", "checkrail sessions ls")
 
 
 def _print_sessions(rows: list[Row]) -> None:

@@ -308,7 +308,7 @@ def _codex_arguments(url: str, _folder: Path) -> list[str]:
 def _pi_arguments(url: str, folder: Path) -> list[str]:
     """Return an extension: pi reads no variables for the addresses of its providers."""
     file = folder / "checkrail-gateway.js"
-    urls = {"anthropic": url, "openai": f"{url}/v1"}
+    urls = {"anthropic": url, "openai": f"{url}/v1", "google": f"{url}/v1beta"}
     file.write_text(_PI_EXTENSION.replace("URLS", json.dumps(urls)))
     return ["--extension", str(file)]
 

@@ -102,7 +102,7 @@ class GatewayConfig:
     approvers: tuple[str, ...] = ()
     blocked_tool: Literal["continue", "text", "drop"] = "continue"
     keep_alive_seconds: float = 15.0
-    ask_seconds: float = 540.0
+    ask_seconds: float = 270.0
     ask_usage: bool = True
     pass_through: bool | tuple[PassedPath, ...] | None = None
     body_bytes: int = 32 * MIB

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from checkrail.engine.hook import FAILURE_KINDS, Hook, HookSpec, declare
+from checkrail.engine.hook import FAILURE_KINDS, FAILURE_WORDS, Hook, HookSpec, declare
 from checkrail.engine.points import CONTRACTS, Lane
 from checkrail.engine.registry import HookRegistry
 
@@ -61,9 +61,10 @@ def apply_defaults(spec: HookSpec, defaults: Defaults) -> HookSpec:
     if defaults.timeout is not None and not spec.said & {"timeout", "timeout_seconds"}:
         spec = dataclasses.replace(spec, timeout=defaults.timeout)
     on_error = defaults.on_error
-    if on_error is None or spec.on_error or not _can_apply(on_error, spec):
+    if on_error is None or spec.said & FAILURE_WORDS or not _can_apply(on_error, spec):
         return spec
-    return dataclasses.replace(spec, on_error=_policies_by_kind(on_error))
+    said = spec.said | {"on_error"}
+    return dataclasses.replace(spec, on_error=_policies_by_kind(on_error), said=said)
 
 
 def _can_apply(on_error: OnErrors, spec: HookSpec) -> bool:

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
+from checkrail.actions.python import module_name
+
 KEPT = 32_768
 """How many files are remembered: a program has thousands, and is looked through at each reload."""
 
@@ -105,6 +107,28 @@ def dotted_name(file: Path, roots: Iterable[Path]) -> tuple[str, Path] | None:
         top = max(inner, key=lambda root: len(root.parts))
     parts = file.relative_to(top).with_suffix("").parts
     return (".".join(parts), top) if all(part.isidentifier() for part in parts) else None
+
+
+def name_types_by_path(package: str, base: Path) -> None:
+    """Let what a package defines below the folder `base`, which is in it, be found by its path.
+
+    LangGraph stores a type by the name of its module. In such a package that has the folder's own
+    name in it, and what was stored could not be read after the folder was renamed.
+    """
+    for name, module in [*sys.modules.items()]:
+        if name.partition(".")[0] != package:
+            continue
+        file = _source_file(module)
+        if file is None or not file.is_relative_to(base):
+            continue
+        new = module_name(os.path.relpath(file, base))
+        known = sys.modules.get(new)
+        if known is not None and _source_file(known) != file:
+            continue  # another project's file of the same path was loaded before
+        sys.modules[new] = module
+        for each in [*vars(module).values()]:
+            if isinstance(each, type) and each.__module__ == name:
+                type.__setattr__(each, "__module__", new)
 
 
 def module_files(modules: Iterable[str]) -> set[Path]:

@@ -24,14 +24,18 @@ class SessionsConfig:
     """How long sessions last, how many there may be, and what is said where no reply may be.
 
     `agent` answers messages that name none. `withheld_reply` goes out where a hook refuses a
-    reply, and `failed_reply` where a run failed; an empty one is none. 0 is no limit.
+    reply, and `failed_reply` where a run failed; an empty one is none. 0 is no limit. What a hook
+    asks without a time limit of its own is open for `answer_minutes`. With `from_runs`, hooks at
+    the points of messages and sessions are called for runs too that bring a message.
     """
 
     agent: str | None = None
     idle_minutes: float = 60.0
     per_user: int = 100
     in_all: int = 0
+    answer_minutes: float = 10_080.0
     end_at_shutdown: bool = False
+    from_runs: bool = False
     withheld_reply: str = ""
     failed_reply: str = "Something went wrong here. Please try again."
 
@@ -41,7 +45,8 @@ class ChannelConfig:
     """A channel by the name that the project gives it: its class, and the options for that.
 
     Its `approvers` are ids of senders, or globs of them, who may answer what hooks ask: the
-    questions stand in the conversation that they are about, or in `questions_in`.
+    questions stand in the conversation that they are about, or in `questions_in`. What one person
+    writes within `debounce_seconds` is one message.
     """
 
     name: str
@@ -51,6 +56,7 @@ class ChannelConfig:
     agent: str | None = None
     approvers: tuple[str, ...] = ()
     questions_in: str | None = None
+    debounce_seconds: float = 0.0
 
     def make_channel(self) -> Any:
         """Return the channel."""
@@ -72,6 +78,7 @@ COMMON: dict[str, Check] = {
     "agent": text,
     "approvers": texts,
     "questions_in": text,
+    "debounce_seconds": seconds,
 }
 """Keys of every channel; the others are its type's own."""
 
@@ -83,7 +90,9 @@ SESSIONS = MappingCheck(
         "idle_minutes": minutes_or_never,
         "per_user": count,
         "in_all": count,
+        "answer_minutes": minutes_or_never,
         "end_at_shutdown": flag,
+        "from_runs": flag,
         "withheld_reply": reply_text,
         "failed_reply": reply_text,
     }

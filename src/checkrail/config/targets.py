@@ -16,7 +16,12 @@ from checkrail.actions.paths import relative_path
 from checkrail.actions.python import load, load_function
 from checkrail.config.entries import HookEntry, action_fields
 from checkrail.config.hook_objects import Defaults
-from checkrail.config.modules import dotted_name, extend_search_path, is_local
+from checkrail.config.modules import (
+    dotted_name,
+    extend_search_path,
+    is_local,
+    name_types_by_path,
+)
 from checkrail.config.schema import find_module_rename, find_renames, is_off
 from checkrail.engine.errors import suggestion
 from checkrail.engine.event import Event
@@ -115,7 +120,11 @@ class Importer:
         with extend_search_path((), (folder,)):
             if not _is_module_of(name, file):
                 return load(reference, self.base)
-            return load(f"{name}:{reference.rpartition(':')[2]}", self.base)
+            found = load(f"{name}:{reference.rpartition(':')[2]}", self.base)
+        base = self.base.resolve()
+        if folder in base.parents:
+            name_types_by_path(name.partition(".")[0], base)
+        return found
 
     def import_function(self, module: str, function: str) -> Any:
         """Import a function by its module and its name."""

@@ -1,1 +1,1 @@
-"""Connections of the web servers: uvicorn's protocols, held to limits."""
+"""Connections of the web servers: uvicorn's protocols, held to limits, which it imports by name."""

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 else:
     _AnyProtocol = object
 
-HTTP_PROTOCOL = "checkrail.connections.http:HttpProtocol"
-"""What uvicorn is told as `http`."""
-
 _LINGER = 1.0  # seconds in which a client that is still sending can read why it was refused
 _LINGER_ANSWERED = 30.0  # the same where an answer was given before the whole body had come
 _LINGER_BYTES = 1024 * 1024
@@ -94,7 +91,8 @@ class LimitedProtocol(_AnyProtocol):
             self._phase = Phase.HEADERS  # of a request that begins with empty lines
         if self._phase is not before:
             self._since = self.loop.time()
-        if self._pending_bytes > self._limits.header_bytes > 0:
+        over = self._pending_bytes > self._limits.header_bytes > 0
+        if over and self._phase is not Phase.LEAVING:
             self._refuse_size()
 
     def _feed(self, data: bytes) -> bool:

@@ -11,9 +11,6 @@ from websockets.frames import CloseCode, Frame
 
 from checkrail.connections.watch import WatchedTransport, find_connections
 
-WEBSOCKET_PROTOCOL = "checkrail.connections.websockets:WebSocketProtocol"
-"""What uvicorn is told as `ws`."""
-
 _FRAGMENTS = 1024  # in one message: each costs more than the byte that may be in it
 
 

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
-from pathlib import Path
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from checkrail.server import logs
-from checkrail.server.app import Server
-from checkrail.server.project import Project
 from checkrail.server.services import Services
 
-FILE = "CHECKRAIL_CONFIG"
-"""Tells worker processes which file to serve."""
-
 PATH = "/ui"
-
-
-def build_server(project: Project, *, dev: bool = False) -> Server:
-    """Return the server of a project, with a dashboard unless the project turns it off."""
-    return Server(project, dev=dev, wrap=add_dashboard)
-
-
-def create() -> Server:
-    """Make the server that the environment names; what uvicorn calls in each worker."""
-    project = Project(Path(os.environ[FILE]))
-    logs.configure_logging(project.loaded.server.log_level)
-    return build_server(project)
 
 
 def add_dashboard(api: ASGIApp, services: Services) -> ASGIApp:

@@ -95,6 +95,9 @@ class FrozenList(list[_V]):
         return FrozenList, (list(self),)
 
 
+DEEPEST = 128
+"""How deeply data may nest: hooks that walk it go as deep, several calls a level."""
+
 _ATOMS = frozenset({str, int, float, bool, type(None), bytes, complex, FrozenDict, FrozenList})
 
 
@@ -105,22 +108,28 @@ def freeze(value: Any) -> Any:
     """
     if type(value) in _ATOMS:
         return value
-    try:
-        return _freeze(value)
-    except RecursionError:
-        message = "the value contains itself, or nests too deeply to be frozen"
-        raise ValueError(message) from None
+    return _freeze(value, DEEPEST)
 
 
-def _freeze(value: Any) -> Any:
-    if type(value) in _ATOMS:
-        return value
+def may_be_deep(text: str) -> bool:
+    """Return whether what is written as JSON may nest too deeply to be frozen."""
+    return text.count("[") + text.count("{") >= DEEPEST
+
+
+def _freeze(value: Any, levels: int) -> Any:
+    if levels == 0:
+        raise ValueError(f"the value contains itself, or nests deeper than {DEEPEST} levels")
+    levels -= 1
     if isinstance(value, Mapping):
-        return FrozenDict({key: _freeze(item) for key, item in value.items()})
-    if isinstance(value, list):
-        return FrozenList([_freeze(item) for item in value])
-    if isinstance(value, tuple):
-        return _tuple_like(value, map(_freeze, value))
+        return FrozenDict(
+            {
+                key: item if type(item) in _ATOMS else _freeze(item, levels)
+                for key, item in value.items()
+            }
+        )
+    if isinstance(value, (list, tuple)):
+        items = [item if type(item) in _ATOMS else _freeze(item, levels) for item in value]
+        return FrozenList(items) if isinstance(value, list) else _tuple_like(value, items)
     if isinstance(value, (set, frozenset)):
         return frozenset(value)
     if isinstance(value, bytearray):

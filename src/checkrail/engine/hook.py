@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, cast
 
 from checkrail.engine.callables import annotation_of, callable_name, callable_source
 from checkrail.engine.errors import HookRefusedError, suggestion
@@ -94,7 +94,7 @@ class Hook:
     """Subclass it to write a hook as a class.
 
     `execute(event)` is called at every point in `points`. With a second parameter it gets the
-    value there, or, if that parameter is called `ctx`, the ids that the event belongs to.
+    value there, or, if that parameter is annotated `Context`, the ids that the event belongs to.
     Its name, its points (`points` or `hook_points`) and its options are attributes, properties,
     or methods without parameters, which are called once, when it is registered.
     """
@@ -107,6 +107,7 @@ class Hook:
     on_error: OnErrors | Callable[[], OnErrors | None] | None = None
     failure_mode: str | Enum | Callable[[], str | Enum | None] | None = None
     mode: Mode | Callable[[], Mode] | None = None
+    hook_options: ClassVar[Mapping[str, Any]] = {}
 
     execute: Callable[..., Answer | Awaitable[Answer]]
 
@@ -146,6 +147,9 @@ class HookOptions(TypedDict, total=False):
 
 OPTIONS = frozenset(HookOptions.__annotations__)
 
+FAILURE_WORDS = frozenset({"on_error", "failure_mode"})
+"""The options that say what a failure does."""
+
 TAKEN_OVER = (
     "priority",
     "when",
@@ -173,10 +177,12 @@ def declare(
 
     A callable may carry what holds unless said: `hook_points` and `hook_options`; and in
     `hook_reads(config)` the types of the values that it reads, if it cannot stand anywhere else.
+    The `hook_options` of a class are those of its style, which nobody has said.
     """
     own_name, own_points, own_options = _own_declaration(hook, options)
     given = name or own_name
-    options = {**own_options, **options}
+    said = {**own_options, **options}
+    options = {**hook.hook_options, **said} if isinstance(hook, Hook) else said
     fn = _class_call(hook, given) if isinstance(hook, Hook) else hook
     _check_callable(given, fn)
     fn = _given_context(fn)
@@ -198,7 +204,7 @@ def declare(
         config=freeze(options.get("config") or {}),
         source=options.get("source") or callable_source(fn),
         target_name=options.get("target_name") or own_name,
-        said=frozenset(options),
+        said=frozenset(said),
         **{key: options[key] for key in TAKEN_OVER if key in options},
     )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from checkrail.engine.callables import annotated_decisions, is_async_callable, named_decisions
 from checkrail.engine.errors import HookRefusedError
+from checkrail.engine.hook import FAILURE_WORDS
 from checkrail.engine.matchers import TOOL_POINTS
 from checkrail.engine.points import CONTRACTS, Decision, Lane
 
@@ -73,15 +74,18 @@ def fail_open_advice(bound: BoundHook) -> tuple[str, str, str] | None:
     The remedy is an option, and what it should be.
     """
     spec = bound.spec
-    unsaid = {"error", "timeout"} - spec.on_error.keys()
+    said = spec.on_error.keys() if spec.said & FAILURE_WORDS else frozenset()
+    unsaid = {"error", "timeout"} - said
     fails_open = any(bound.policy[kind] == "continue" for kind in unsaid)
-    open_lane = bound.lane is Lane.TRANSFORM and fails_open
+    open_lane = bound.lane is not Lane.OBSERVE and fails_open
     if not open_lane or spec.mode != "enforce" or spec.target_type != "python":
         return None
     decisions = annotated_decisions(spec.fn) | frozenset(named_decisions(spec.fn))
     if not bound.contract.decisions & decisions & REFUSING:
         return None
     problem = f"it can refuse, but in lane {bound.lane} its failure or timeout lets the work go on"
+    if spec.on_error and not said:  # its style has a default of its own, and a word for it
+        return problem, "failure_mode", "fail_closed"
     changes = Decision.CONTINUE in decisions or bool(spec.on_error)
     return problem, *(("on_error", "block") if changes else ("lane", "gate"))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby, pairwise
 from typing import Any
 
+from checkrail.engine.frozen import freeze, may_be_deep
 from checkrail.engine.values import (
     LONGEST_NUMBER,
     AgentResponse,
@@ -72,6 +74,7 @@ UNPARSED = "unparsed_arguments"
 
 _MEDIA_TYPES = ("media_type", "mimeType", "mime_type", "format")
 _BINARY = frozenset({"data", "base64", "blob", "file_data"})
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_\-\r\n]*")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(;[\w.+-]+=[\w.+-]*)*;base64,", re.ASCII)
 _STANDARD = str.maketrans("-_", "+/")
@@ -342,9 +345,27 @@ def _parsed(text: str) -> Any:
 
     try:
         data = json.loads(text, object_pairs_hook=_all_pairs)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        return _strings_in(text)
+    except ValueError:
         return text
+    if may_be_deep(text):
+        try:
+            freeze(data)
+        except ValueError:
+            return _strings_in(text)
     return data if isinstance(data, (dict, list, str)) else text
+
+
+def _strings_in(text: str) -> list[str]:
+    """Return JSON that nests too deeply to be gone through, and each text that is written in it."""
+    import json  # as above
+
+    said = [text]
+    for written in _STRING.findall(text):
+        with suppress(ValueError):
+            said.append(json.loads(written, strict=False))
+    return said
 
 
 def _all_pairs(pairs: list[tuple[str, Any]]) -> Any:

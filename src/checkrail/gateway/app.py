@@ -29,11 +29,13 @@ from checkrail.gateway.incoming_request import (
     canonical_path,
 )
 from checkrail.gateway.metrics import GatewayMetrics
-from checkrail.gateway.pass_policy import CALLED_AT, PassPolicy, is_behind_prefix
 from checkrail.gateway.passthrough import (
+    CALLED_AT,
     GEMINI_MODELS,
     MODELS,
+    PassPolicy,
     detect_format,
+    is_behind_prefix,
     is_of_gemini,
     pass_on,
 )

@@ -23,9 +23,11 @@ OURS = b"x-checkrail-"
 RETRY_COUNT = b"x-stainless-retry-count"
 """How often this is sent again, as the official SDKs say, and all that is built on them."""
 
-_CALLING_AGAIN = re.compile(r"\b(?:codex|opencode|ai-sdk|geminicli)", re.IGNORECASE)
-"""The user agents of other clients that call again: Codex, opencode, all of Vercel's SDK, and
-Gemini CLI."""
+_CALLING_AGAIN = re.compile(
+    r"\b(?:codex|opencode|ai-sdk|geminicli|google-genai-sdk)", re.IGNORECASE
+)
+"""The user agents of other clients that call again: Codex, opencode, all of Vercel's SDK, Gemini
+CLI, and Google's SDK, which does so if its `retry_options` say it, and tells nobody."""
 
 _LONGEST_WAIT = 366 * 86400.0
 

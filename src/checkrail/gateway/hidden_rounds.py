@@ -76,11 +76,19 @@ class HiddenRounds:
         for speaks, group in groupby(messages, _is_answer):
             turn = [*group]
             if speaks:
-                key = story.key(_text_of_turn(turn), [*_calls_of_turn(turn)])
-                found += self._rounds.get(key, known=((), 0))[0]
+                found += self._find_rounds(story, turn)
             found += turn
             story.add(turn)
         return messages if len(found) == len(messages) else found
+
+    def _find_rounds(self, story: _Story, turn: Sequence[Message]) -> Sequence[Message]:
+        """Return the rounds before an answer; a client may name calls that came without an id."""
+        text, calls = _text_of_turn(turn), [*_calls_of_turn(turn)]
+        for known in (calls, [("", name) for _, name in calls]):
+            rounds = self._rounds.get(story.key(text, known))
+            if rounds is not None:
+                return rounds[0]
+        return ()
 
     def store_id(self, context: Context, first: str, last: str) -> None:
         """Remember under which id a provider knows an answer that has another one for its caller.

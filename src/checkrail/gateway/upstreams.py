@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import os
 import random
 import re
 import time
@@ -12,6 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
+
+import aiohttp
 
 from checkrail.actions.addresses import find_proxy
 from checkrail.config.gateway import UpstreamConfig
@@ -22,6 +25,7 @@ from checkrail.gateway.headers import (
     ACCOUNT,
     CREDENTIALS,
     Headers,
+    headers_to_caller,
     headers_to_upstream,
     is_credential,
     retries_itself,
@@ -37,7 +41,9 @@ with needs("aiohttp", "the gateway", "gateway"):
 from multidict import CIMultiDict
 from yarl import URL
 
-from checkrail.gateway.upstream_response import FAILURES, UpstreamResponse, unreachable_error
+__all__ = ["NoUpstreamError", "Route", "UpstreamError", "UpstreamResponse", "Upstreams"]
+
+log = logging.getLogger("checkrail.gateway")
 
 AGAIN = frozenset({408, 429, 500, 502, 503, 504, 529})
 """Statuses that may be others the next time."""
@@ -46,6 +52,29 @@ LONGEST = 10.0
 """Seconds that a caller is kept waiting for another try, at most."""
 
 _FIRST = 0.25
+
+FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
+"""What the client raises when an upstream fails."""
+
+Content = bytes | AsyncIterator[bytes]
+"""What a request carries; what comes in pieces can be sent once only."""
+
+BodyFor = Callable[[str], Awaitable[bytes | None]]
+"""Gives the body for a provider; None: nothing may be sent there."""
+
+_OPENAI = ("chat", "responses")
+_NEAR = {"chat": (*_OPENAI, "messages"), "responses": (*_OPENAI[::-1], "messages")}
+_NEAR |= {"messages": ("messages", *_OPENAI)}
+"""Whose upstreams take what is only passed on, where there are none of its own API."""
+
+_KEY_HEADERS = {"messages": "x-api-key", "gemini": "x-goog-api-key"}
+"""Where an upstream's key is sent that is no bearer token."""
+
+_VERSION = re.compile(r"/v1(alpha|beta)?$")
+_IN_ONE_PIECE = 512 * 1024
+_LONGEST_HEADER = 64 * 1024
+_NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+"""What the client would say of its own; the caller's words stand."""
 
 
 def resend_delay(tries: int, headers: Mapping[str, str] | None = None) -> float | None:
@@ -70,31 +99,6 @@ def _read_retry_after(headers: Mapping[str, str]) -> float | None:
     except (ValueError, TypeError, OverflowError):
         return None
     return max(0.0, moment - time.time())
-
-
-log = logging.getLogger("checkrail.gateway")
-
-__all__ = ["NoUpstreamError", "Route", "UpstreamError", "UpstreamResponse", "Upstreams"]
-
-Content = bytes | AsyncIterator[bytes]
-"""What a request carries; what comes in pieces can be sent once only."""
-
-BodyFor = Callable[[str], Awaitable[bytes | None]]
-"""Gives the body for a provider; None: nothing may be sent there."""
-
-_OPENAI = ("chat", "responses")
-_NEAR = {"chat": (*_OPENAI, "messages"), "responses": (*_OPENAI[::-1], "messages")}
-_NEAR |= {"messages": ("messages", *_OPENAI)}
-"""Whose upstreams take what is only passed on, where there are none of its own API."""
-
-_KEY_HEADERS = {"messages": "x-api-key", "gemini": "x-goog-api-key"}
-"""Where an upstream's key is sent that is no bearer token."""
-
-_VERSION = re.compile(r"/v1(alpha|beta)?$")
-_IN_ONE_PIECE = 512 * 1024
-_LONGEST_HEADER = 64 * 1024
-_NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-"""What the client would say of its own; the caller's words stand."""
 
 
 class NoUpstreamError(GatewayError):
@@ -433,3 +437,66 @@ def _base_url(config: UpstreamConfig) -> str:
     if config.format in NAMED_BY_PATH:
         return _VERSION.sub("", url)
     return url if urlsplit(url).path else f"{url}/v1"
+
+
+class UpstreamResponse:
+    """A response of an upstream, decoded, as far as it has come. Read it, or close it."""
+
+    def __init__(self, name: str, response: aiohttp.ClientResponse) -> None:
+        self.name = name
+        self.provider: str | None = None
+        self.status = response.status
+        self.headers = headers_to_caller(response.raw_headers)
+        self.response = response
+
+    async def read(self) -> bytes:
+        """Return the whole body. Raises `UpstreamError`."""
+        try:
+            return await self.response.read()
+        except FAILURES as error:
+            raise interrupted_error(self.name, error) from None
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes in. Raises `UpstreamError` if it ends before its end."""
+        read = self.response.content.readany
+        try:
+            while chunk := await read():
+                yield chunk
+        except FAILURES as error:
+            raise interrupted_error(self.name, error) from None
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Release the response; one that has not ended yet is cancelled at once."""
+        self.response.close()
+
+
+def unreachable_error(name: str, error: BaseException) -> UpstreamError:
+    """Return the error for an upstream that did not answer, without what was sent to it."""
+    who = f"the upstream {name!r}"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return UpstreamError(504, f"{who} cannot be reached: nobody answers there", again=True)
+    if isinstance(error, TimeoutError):
+        return UpstreamError(504, f"{who} did not answer in time")
+    if isinstance(error, aiohttp.ClientSSLError):
+        return UpstreamError(502, f"{who} cannot be reached: its certificate is not trusted")
+    if isinstance(error, (aiohttp.ClientConnectionError, OSError)):
+        return UpstreamError(502, f"{who} cannot be reached: {_describe_error(error)}", again=True)
+    return UpstreamError(502, f"{who} answered with something that is no HTTP")
+
+
+def interrupted_error(name: str, error: BaseException) -> UpstreamError:
+    """Return the error for a response that ended early, and log it."""
+    late = isinstance(error, TimeoutError)
+    did = "did not finish its answer in time" if late else "broke off in the middle of its answer"
+    told = f"the upstream {name!r} {did}"
+    log.warning("%s", told)
+    return UpstreamError(504 if late else 502, told)
+
+
+def _describe_error(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "its host is not known"
+    number = getattr(getattr(error, "os_error", error), "errno", None)
+    return os.strerror(number) if number else "it closed the connection"

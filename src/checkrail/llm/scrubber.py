@@ -13,7 +13,7 @@ from typing import Any
 
 from checkrail.llm.patterns import OwnPatterns, build_steps
 from checkrail.llm.secrets import is_secret
-from checkrail.llm.walk import Paths, rewrite_texts
+from checkrail.llm.walk import Paths, rewrite_texts, too_deep
 from checkrail.recent import RecentEntries
 from checkrail.turns import SOON, Steps
 
@@ -193,11 +193,16 @@ def _is_unicode(text: str) -> bool:
 def _parse_json(text: str) -> Any:
     """Return the object or list that a text is, or None.
 
-    An object that has a name twice is its pairs: nobody knows which of the two is read.
+    An object that has a name twice is its pairs: nobody knows which of the two is read. What nests
+    too deeply is refused if it has escapes, which may hide anything.
     """
     try:
         data = json.loads(text, object_pairs_hook=_pairs_or_object)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        if "\\" in text:
+            raise too_deep() from None
+        return None
+    except ValueError:
         return None
     return data if isinstance(data, (dict, list)) else None
 

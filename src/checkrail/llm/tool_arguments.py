@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
+from checkrail.engine.frozen import freeze, may_be_deep
 from checkrail.engine.text import UNPARSED
 from checkrail.engine.values import ToolCall
 
@@ -34,6 +35,8 @@ def json_object(arguments: Any) -> dict[str, Any]:
             found = json.loads(arguments) if arguments.strip() else {}
         except RecursionError:
             raise ValueError("arguments nest too deeply") from None
+        if may_be_deep(arguments):
+            freeze(found)  # which refuses what is too deep for hooks
     if not isinstance(found, dict):
         raise ValueError(f"arguments are a JSON object, not {type(found).__name__}")  # noqa: TRY004 - the value is wrong
     return found

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from checkrail.engine.frozen import FrozenList
+from checkrail.engine.outcomes import Reject
 from checkrail.engine.values import ToolResult, Value
 
 Change = Callable[[str | None, str], str]
@@ -107,9 +108,18 @@ def rewrite_texts(
     """Return a value with its texts changed, or the same object if none of them was.
 
     With paths, only what lies beneath one of them. Where a path goes on at a list without an item,
-    it is about all items; where it goes on at a text, about the text.
+    it is about all items; where it goes on at a text, about the text. What nests too deeply to be
+    gone through is refused.
     """
-    return _walk(value, _Step(change, paths, None, zone, {}))
+    try:
+        return _walk(value, _Step(change, paths, None, zone, {}))
+    except RecursionError:
+        raise too_deep() from None
+
+
+def too_deep() -> Reject:
+    """Return the refusal of what nobody can look through."""
+    return Reject("The value nests too deeply to be looked through for secrets")
 
 
 class _Step(NamedTuple):

@@ -5,35 +5,43 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.asks import AnswerLater
 from checkrail.engine.errors import error_type
 from checkrail.engine.scope import Scope
 from checkrail.runner.api import RequestRefused, ServerApi
-from checkrail.runner.event_upload import EventUpload
 from checkrail.runner.hooks import PREFIX, RemoteHooks, run_ids
 from checkrail.runner.project import RunnerProject
 from checkrail.runs import jsons
 from checkrail.runs.agents.catalogue import GRAPH
-from checkrail.runs.events.held_events import HeldEvents
 from checkrail.runs.execute.agent_run import PROCEDURAL, error_of_job, execute_job
 from checkrail.runs.execute.job import MEMO, NOT_LEFT, Job, suspended_state
 from checkrail.runs.execute.live_run import EventLimitError, EventLimits, LiveRun
 from checkrail.runs.finish import outcome as outcomes
 from checkrail.runs.finish.outcome import RunOutcome
+from checkrail.runs.graphs.execution import HeldEvents
 from checkrail.runs.graphs.fences import RunFence, set_fence
+from checkrail.runs.jsons import Fragment
 from checkrail.runs.remote.snapshots import verify_snapshot
 from checkrail.runs.services import user_of
+from checkrail.store.events import RunEvent
 from checkrail.store.runs import Run
 
 if TYPE_CHECKING:
     from checkrail.runner.graph_execution import GraphExecution
 
-
 Report = tuple[str, dict[str, Any]]
 """What came of a run: the route that it is reported by, and what is said there."""
+
+_UPLOAD_EVERY = 0.02  # seconds
+_UPLOAD_EVENTS = 500
+_UPLOAD_BYTES = 1 << 20
+
+Send = Callable[[list[Any], Mapping[str, Any] | None], Awaitable[object]]
+"""Sends events, and what the run has used so far if that is news."""
 
 
 class AgentExecution:
@@ -322,3 +330,57 @@ def _retrieve_exception(body: asyncio.Task[Report]) -> None:
     """Retrieve the exception of a task, so that asyncio does not log that nobody did."""
     with contextlib.suppress(asyncio.CancelledError):
         body.exception()
+
+
+class EventUpload:
+    """Sends the events of one run; `refused` is called when the server does not take them."""
+
+    def __init__(self, send: Send, refused: Callable[[RequestRefused], object]) -> None:
+        self._send = send
+        self._refused = refused
+        self._sending: asyncio.Task[None] | None = None
+
+    def mark_dirty(self, live: LiveRun) -> None:
+        """Note that a run has emitted something."""
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._upload_loop(live))
+
+    async def flush(self) -> None:
+        """Wait until everything was taken, or refused."""
+        while self._sending is not None:
+            await asyncio.wait({self._sending})
+
+    def close(self) -> None:
+        """Send nothing any more."""
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def _upload_loop(self, live: LiveRun) -> None:
+        try:
+            await asyncio.sleep(_UPLOAD_EVERY)
+            while live.pending or live.usage != live.usage_kept:
+                batch, usage = _next_batch(live.pending), dict(live.usage)
+                now = time.time()
+                told = [
+                    (each.seq, each.event, each.ns, Fragment(each.raw), max(0.0, now - each.time))
+                    for each in batch
+                ]
+                await self._send(told, usage if usage != live.usage_kept else None)
+                live.mark_usage_stored(usage)
+                if batch:
+                    live.mark_stored(batch[-1].seq)
+        except RequestRefused as refused:
+            live.drop_pending()
+            self._refused(refused)
+        finally:
+            self._sending = None
+
+
+def _next_batch(pending: list[RunEvent]) -> list[RunEvent]:
+    """Return the first events, but not too much at a time."""
+    size = 0
+    for number, event in enumerate(pending[:_UPLOAD_EVENTS]):
+        size += len(event.raw)
+        if size > _UPLOAD_BYTES and number:
+            return pending[:number]
+    return pending[:_UPLOAD_EVENTS]

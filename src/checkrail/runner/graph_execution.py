@@ -9,12 +9,11 @@ from typing import Any
 from checkrail.engine.scope import Scope
 from checkrail.runner.execution import Report, report_outcome
 from checkrail.runner.project import RunnerProject
-from checkrail.runs.events.held_events import HeldEvents
 from checkrail.runs.events.hub import Hub
 from checkrail.runs.execute.graph_run import GraphRun
 from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.finish.outcome import RunOutcome
-from checkrail.runs.graphs.execution import GraphOutcome
+from checkrail.runs.graphs.execution import GraphOutcome, HeldEvents
 from checkrail.runs.graphs.loader import Graphs
 from checkrail.runs.services import RunSettings
 

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any
 
 from checkrail.engine.containment import contain_tasks
@@ -96,6 +97,7 @@ class Runner:
             "kinds": project.kinds,
             "agents": project.agents,
             "config_digest": project.loaded.digest,
+            "version": version("checkrail"),
             "host": platform.node(),
             "pid": os.getpid(),
         }

@@ -26,6 +26,7 @@ from checkrail.runs.execute.countdown import Countdown
 from checkrail.runs.execute.job import MEMO
 from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.finish.finisher import lock_thread
+from checkrail.runs.finish.question_ends import take_from_channel, withdraw_others
 from checkrail.runs.services import RESUMED, RunServices
 from checkrail.store import approvals, deliveries, events, messages, records, runs
 from checkrail.store.database import Database, Reads, Tx
@@ -39,11 +40,18 @@ if TYPE_CHECKING:
 APPROVAL = "approval"
 """The event that tells of a question, and the topic under which waiters hear of its answer."""
 
-QUESTION, QUESTION_ENDED = "question", "question_ended"
-"""Kinds of deliveries: a question to a channel, and that it is not open there any more."""
+QUESTION = "question"
+"""The kind of deliveries that put a question on a channel."""
 
 LEFT_AT = (HookPoint.ON_RUN_START, HookPoint.ON_RESULT)
 """The points around a body, each of which asks about one value at a time."""
+
+_STAGES = {
+    point: stage
+    for stage in (("on_run_start", "before_inbound"), ("on_result", "before_outbound"))
+    for point in stage
+}
+"""Points that are fired one after the other whenever a run is entered again there."""
 
 _LOOK_EVERY = 5.0  # seconds: behind the bell, in case a word was lost
 
@@ -131,7 +139,7 @@ class SuspendingAskHandler(RunAskHandler):
 
     async def __call__(self, question: Question) -> Approval:
         """Give the answer, if there is one. It is used up when the run goes on, and not before."""
-        asked = question_row(self._live.row, question, self._parts.database.time())
+        asked = question_row(self._parts, self._live.row, question)
         found = await self._find_earlier(asked)
         if found is None or found.status == "open":
             left = RunSuspended(found or asked, is_new=found is None)
@@ -163,7 +171,7 @@ class JobAskHandler(RunAskHandler):
         return await asyncio.wrap_future(asking)
 
     async def _await_approval(self, question: Question) -> Approval:
-        asked = question_row(self._live.row, question, self._parts.database.time())
+        asked = question_row(self._parts, self._live.row, question)
         found = await self._find_earlier(asked, self._mine)
         approval_id = (found or asked).approval_id
         self._mine.add(approval_id)
@@ -199,13 +207,14 @@ class JobAskHandler(RunAskHandler):
                 await bell.wait(_LOOK_EVERY)
 
 
-def question_row(run: Run, question: Question, now: float) -> approvals.Approval:
+def question_row(parts: RunServices, run: Run, question: Question) -> approvals.Approval:
     """Return a run's question as a row."""
+    now, timeout = parts.database.time(), question.timeout
+    timeout = parts.settings.question_timeout(run.origin, timeout)
     return build_question_row(
         question,
-        to_shown_json(question.value),
         now,
-        expires_at=None if question.timeout is None else now + question.timeout,
+        expires_at=None if timeout is None else now + timeout,
         run_id=run.run_id,
         thread_id=run.thread_id,
         session_id=run.session_id,
@@ -215,9 +224,12 @@ def question_row(run: Run, question: Question, now: float) -> approvals.Approval
 
 
 def build_question_row(
-    question: Question, shown: Any, now: float, **whose: Any
+    question: Question, now: float, shown: Any = UNSET, **more: Any
 ) -> approvals.Approval:
-    """Return a question as a row, with the digest of what a person is shown."""
+    """Return a question as a row, with the digest of what a person is shown: its value."""
+    shown = to_shown_json(question.value) if shown is UNSET else shown
+    expires_at = None if question.timeout is None else now + question.timeout
+    columns: dict[str, Any] = {"expires_at": expires_at, **more}
     return approvals.Approval(
         approval_id=uuid7(),
         point=str(question.point),
@@ -228,7 +240,7 @@ def build_question_row(
         status="open",
         on_timeout=question.on_timeout,
         created_at=now,
-        **whose,
+        **columns,
     )
 
 
@@ -277,12 +289,12 @@ def insert_question(tx: Tx, row: approvals.Approval) -> None:
     """Insert a new question, and publish it."""
     approvals.add(tx, replace(row, value=jsons.dumps(row.value)))
     tx.publish(APPROVAL, row.approval_id)
-    _owe_to_channel(tx, row, QUESTION)
+    _owe_to_channel(tx, row)
     if row.expires_at is not None:
         tx.publish("clock", "")
 
 
-def _owe_to_channel(tx: Tx, row: approvals.Approval, kind: str) -> None:
+def _owe_to_channel(tx: Tx, row: approvals.Approval) -> None:
     """Let the channel of a message know of a question about it, or about its run."""
     if row.run_id is not None:
         message = messages.of_run(tx, row.run_id)
@@ -295,7 +307,7 @@ def _owe_to_channel(tx: Tx, row: approvals.Approval, kind: str) -> None:
         delivery_id=uuid7(),
         run_id=row.run_id,
         session_id=message.session_id,
-        kind=kind,
+        kind=QUESTION,
         payload=jsons.dumps(told),
         status="owed",
         attempts=0,
@@ -317,7 +329,7 @@ async def suspend_run(parts: RunServices, live: LiveRun, memo: Mapping[str, Any]
     written = parts.log.take_records(live.run_id)
     result = None if memo is None else {**memo, "seconds_left": live.seconds_left}
     data = None if result is None else jsons.dumps(result)
-    points = {row.point for row in asked}
+    points = {point for row in asked for point in _STAGES.get(row.point, (row.point,))}
     # What was answered at this point is asked for again when the run goes on.
     used = [row.approval_id for row in live.answers if row.point not in points]
     now = parts.database.time()
@@ -340,7 +352,7 @@ async def suspend_run(parts: RunServices, live: LiveRun, memo: Mapping[str, Any]
         approvals.use_answers(tx, used, now)
         for row in new:
             if row.point in LEFT_AT:
-                approvals.void_others(tx, row)
+                withdraw_others(tx, row)
             insert_question(tx, row)
         # One that is answered by now: nobody saw that the run would wait for it.
         if any(_is_answered(tx, row) for row in asked if row not in new):
@@ -509,8 +521,7 @@ def _wake_run(tx: Tx, row: approvals.Approval, run: Run | None, now: float) -> N
     """Wake whoever waits for an answer: the process that holds the run, or any."""
     approvals.note_event(tx, "approval_answered", row)
     tx.publish(APPROVAL, row.approval_id)
-    if row.posted is not None:
-        _owe_to_channel(tx, row, QUESTION_ENDED)
+    take_from_channel(tx, row)
     if run is None and row.request_id is not None:
         messages.wake(tx, row.request_id, now)
     if run is None or run.phase != "waiting":

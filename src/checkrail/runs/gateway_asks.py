@@ -92,8 +92,8 @@ class GatewayAskHandler:
         ids = self._opened.ids
         return build_question_row(
             question,
-            shown,
             now,
+            shown,
             request_id=ids["request_id"],
             session_id=ids.get("session_id"),
             agent_name=ids.get("agent_name"),

@@ -65,6 +65,8 @@ def _release_delivery(tx: Tx, parts: RunServices, row: Delivery, *, lost: bool) 
         log.error("the %s delivery %s of run %s is dead: %s", *told)
     changed |= {"attempts": row.attempts + lost, "lost": times}
     deliveries.store_result(tx, row.delivery_id, row.worker_id, **changed)
+    if "status" in changed:
+        deliveries.give_up_behind(tx, row, tx.time())
     if row.run_id is not None:
         _close_records(tx, row.run_id, row.worker_id)
     tx.publish("work", "")

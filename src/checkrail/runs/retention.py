@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from checkrail.runs.admit.quotas import stored_size
+from checkrail.runs.finish.question_ends import withdraw_questions
 from checkrail.runs.graphs import thread_rows
 from checkrail.runs.services import RunServices
 from checkrail.store import (
@@ -146,6 +147,7 @@ def forget_runs(tx: Tx, run_ids: list[str]) -> None:
     """Remove runs with all that was kept of them; deliveries that are owed stay."""
     events.remove_of_runs(tx, run_ids)
     records.remove_of_runs(tx, run_ids)
+    withdraw_questions(tx, run_ids)
     approvals.remove_of_runs(tx, run_ids)
     deliveries.remove_of_runs(tx, run_ids)
     runs.remove(tx, run_ids)

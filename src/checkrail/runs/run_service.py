@@ -10,26 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 from checkrail.engine.containment import contain_tasks
 from checkrail.engine.registry import HookRegistry
-from checkrail.runs.admit.admission import Admission
+from checkrail.engine.values import User
+from checkrail.runs.admit.admission import Admission, Confirm
 from checkrail.runs.admit.hook_runs import HookRuns
 from checkrail.runs.admit.quotas import OwnerQuotas
 from checkrail.runs.admit.requests import Idempotency, Principal, RunRequest
-from checkrail.runs.admit.session_resume import SessionResumer
+from checkrail.runs.agents.catalogue import GRAPH
 from checkrail.runs.agents.managed_agents import CHANGED
 from checkrail.runs.approvals import Approver
+from checkrail.runs.errors import ConflictError, NotFoundError
 from checkrail.runs.events.event_log import EventLog, RecordSink
 from checkrail.runs.events.follower import Follower
-from checkrail.runs.events.hub import Hub, Key
-from checkrail.runs.events.notices import Notices
+from checkrail.runs.events.hub import Hub, Key, Notices
 from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.execute.worker import Worker
+from checkrail.runs.finish.callbacks import CALLBACK
 from checkrail.runs.finish.canceller import Canceller
 from checkrail.runs.finish.deliverer import Deliverer
 from checkrail.runs.finish.finish_hooks import FinishHooks
 from checkrail.runs.remote.runners import Runners
 from checkrail.runs.scheduler import Scheduler
 from checkrail.runs.services import FindStore, Learn, RunServices, RunSettings
-from checkrail.store.database import Database
+from checkrail.store import runs, sessions
+from checkrail.store.database import Database, Reads
 from checkrail.store.events import RunEvent
 from checkrail.store.runs import Run
 from checkrail.times import uuid7
@@ -44,6 +47,8 @@ log = logging.getLogger("checkrail.runs")
 
 JOINED = "joined"
 """Sent with its id by a server that begins to work on a database."""
+
+RESUME = "resume"
 
 
 class Runs:
@@ -63,10 +68,14 @@ class Runs:
         self.clock = Scheduler(parts, self.admission)
 
     async def admit(
-        self, requests: Sequence[RunRequest], asker: Principal, once: Idempotency | None = None
+        self,
+        requests: Sequence[RunRequest],
+        asker: Principal,
+        once: Idempotency | None = None,
+        confirm: Confirm | None = None,
     ) -> list[Run]:
-        """Admit runs, all or none, and return them; those that can start have started."""
-        return await self.admission.admit(requests, asker, once)
+        """Admit runs, all or none: see `Admission.admit`."""
+        return await self.admission.admit(requests, asker, once, confirm)
 
     async def resume(
         self,
@@ -225,3 +234,60 @@ async def _close_service(
     if notices is not None:
         await asyncio.to_thread(notices.close)
     await asyncio.to_thread(database.close)
+
+
+class SessionResumer:
+    """Resumes sessions."""
+
+    def __init__(self, parts: RunServices, admission: Admission) -> None:
+        self._parts = parts
+        self._admission = admission
+
+    async def resume(
+        self,
+        session_id: str,
+        prompt: str,
+        asker: Principal,
+        once: Idempotency | None = None,
+        **more: Any,
+    ) -> Run:
+        """Send a prompt to a session: its agent runs again, on its last thread."""
+        last = await self._parts.read_current(
+            lambda reads: _find_last_run(reads, session_id, asker)
+        )
+        agent = self._parts.catalogue.require_runnable(last.agent_name)
+        said = {"prompt": prompt}
+        if agent.config.kind == GRAPH:
+            said = {"messages": [{"role": "user", "content": prompt}]}  # type: ignore[dict-item]
+        request = RunRequest(
+            assistant_id=last.assistant_id,
+            thread_id=last.thread_id,
+            input=said,
+            session_id=session_id,
+            resumes=True,
+            **{"origin": RESUME, "scope": last.scope, **more},
+        )
+        [row] = await self._admission.admit([request], asker, once)
+        return row
+
+    async def call_back(self, told: Mapping[str, Any], delivery_id: str) -> None:
+        """Resume the session that waits for a run that has ended."""
+        asker = Principal(User(**told["user"]) if told["user"] else User("anonymous"))
+        once = Idempotency(delivery_id, CALLBACK, told["session_id"])
+        await self.resume(told["session_id"], told["prompt"], asker, once, origin=CALLBACK)
+
+
+def _find_last_run(reads: Reads, session_id: str, asker: Principal) -> Run:
+    """Find the last run of a session."""
+    session = sessions.get(reads, session_id)
+    if session is None or asker.owner not in (None, session.owner):
+        raise NotFoundError(f"session {session_id!r} not found")
+    if session.ended_at is not None:
+        raise ConflictError(f"the session {session_id!r} has ended. Begin another one")
+    thread = sessions.thread_of(reads, session_id)
+    found = None if thread is None else runs.newest_of(reads, thread.thread_id)
+    if found is None:
+        raise ConflictError(
+            f"the session {session_id!r} has no run yet. Create one with POST /runs"
+        )
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from checkrail.config.sessions import SessionsConfig
 from checkrail.engine.registry import HookRegistry
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import User
@@ -36,6 +37,9 @@ HOOK = "hook"
 
 MESSAGE = "message"
 """The origin of runs that a message on a channel starts."""
+
+FROM_CLIENTS = ("api", "protocol")
+"""Origins of runs that clients request over the API."""
 
 RESUMED = ("resume", "callback", MESSAGE)
 """Origins of runs that say something to a session, whatever its agent takes."""
@@ -68,6 +72,17 @@ class RunSettings:
     tags: frozenset[str] = frozenset()  # of the runner in this process
     unclaimed_after: float = 300.0
     prices: tuple[PriceConfig, ...] = ()
+    sessions: SessionsConfig = field(default_factory=SessionsConfig)
+
+    def question_timeout(self, origin: str, timeout: float | None) -> float | None:
+        """Return for how long a question is open: one about a message never is for ever."""
+        longest = self.sessions.answer_minutes * 60
+        return longest if timeout is None and longest and origin == MESSAGE else timeout
+
+    def brings_message(self, row: Run) -> bool:
+        """Return whether a run may bring a message for which the hooks on messages are called."""
+        asked = row.origin in FROM_CLIENTS and row.parent_run_id is None
+        return self.sessions.from_runs and asked
 
     def thread_ttl(self, now: float) -> dict[str, Any]:
         """Return the columns of a new thread's time to live; none unless the config says one."""
@@ -201,9 +216,9 @@ class RunServices:
         agent = self.catalogue.get(agent_name)
         return agent is not None and agent.hooks.has(point)
 
-    def has_start_hooks(self, agent_name: str) -> bool:
-        """Return whether hooks have to be fired before a run of an agent starts."""
-        return self.has_hooks("on_run_start", agent_name)
+    def has_start_hooks(self, agent_name: str | None = None) -> bool:
+        """Return whether hooks have to be fired before a run of an agent starts, or of any."""
+        return self.settings.sessions.from_runs or self.has_hooks("on_run_start", agent_name)
 
     def on_crash(self, agent_name: str) -> str:
         """Return what becomes of a run of an agent whose process died."""

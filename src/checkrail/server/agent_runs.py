@@ -18,8 +18,7 @@ from checkrail.server.fields import JsonObject, Metadata, Name, Text
 from checkrail.server.lookups import find_session
 from checkrail.server.renderers import render_ended_run, run_path
 from checkrail.server.responses import JsonResponse
-from checkrail.server.run_admission import authorize_and_admit, idempotency_of
-from checkrail.server.run_bodies import RunBody, Strategy
+from checkrail.server.run_requests import RunBody, Strategy, authorize_and_admit, idempotency_of
 from checkrail.server.services import Services
 from checkrail.server.streaming import DeferredJson, reserve_stream
 from checkrail.store import sessions

@@ -67,6 +67,7 @@ def build_app(services: Services, own: Any = None) -> ASGIApp:
     app.add_middleware(
         Guard,
         authenticator=services.authenticator,
+        routes=app.router.routes,
         custom=custom,
         body_limit=limit,
     )
@@ -89,12 +90,23 @@ Wrap = Callable[[ASGIApp, Services], ASGIApp]
 
 
 class Server:
-    """An ASGI app that opens a project when it starts, and closes it when it stops."""
+    """An ASGI app that opens a project when it starts, and closes it when it stops.
 
-    def __init__(self, project: Project, *, dev: bool = False, wrap: Wrap | None = None) -> None:
+    A worker logs why it did not start; of one that is alone, `failed` is for the command to tell.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        *,
+        dev: bool = False,
+        worker: bool = False,
+        wrap: Wrap | None = None,
+    ) -> None:
         self.project = project
         self.dev = dev
-        self.wrap = wrap
+        self._worker = worker
+        self._wrap = wrap
         self.app: ASGIApp | None = None
         self.failed: Exception | None = None
 
@@ -117,6 +129,8 @@ class Server:
                 self.failed = self._startup_error(error)
                 if not isinstance(self.failed, CheckrailError):
                     log.exception("the server did not start")
+                elif self._worker:
+                    log.error("the server did not start: %s", self.failed)  # noqa: TRY400
                 await send({"type": "lifespan.startup.failed", "message": ""})
                 return
             if not self.dev:
@@ -139,7 +153,7 @@ class Server:
         own = self._load_own_app()
         async with open_services(self.project, dev=self.dev) as services, _own_lifespan(own):
             app = build_app(services, own)
-            self.app = app if self.wrap is None else self.wrap(app, services)
+            self.app = app if self._wrap is None else self._wrap(app, services)
             async with self._watch_files(services):
                 yield
 

@@ -56,6 +56,7 @@ class Run(BaseModel, defer_build=True):
     origin: str
     session_id: str | None = None
     parent_run_id: str | None = None
+    agent_version: int | None = None
     depth: int = 0
     kind: str = "graph"
     demands: list[str] = []
@@ -78,6 +79,14 @@ class EndedRun(Run):
     result_data: Any = None
 
 
+class DeliveryAttempt(BaseModel, defer_build=True):
+    """When a delivery was attempted, and what went wrong."""
+
+    at: str
+    status_code: int | None = None
+    error: str | None = None
+
+
 class Delivery(BaseModel, defer_build=True):
     """What is owed when a run has ended: a finish hook, or a webhook."""
 
@@ -86,8 +95,11 @@ class Delivery(BaseModel, defer_build=True):
     status: str
     attempts: int
     last_error: str | None = None
+    target: str | None = None
+    created_at: str
     due_at: str | None = None
     ended_at: str | None = None
+    history: list[DeliveryAttempt] = []
 
 
 Answers = dict[int | str, dict[str, Any]]

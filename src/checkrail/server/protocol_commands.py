@@ -14,8 +14,7 @@ from checkrail.runs.graphs import state
 from checkrail.runs.graphs.requests import PROTOCOL_MODES
 from checkrail.server.lookups import can_touch
 from checkrail.server.routes.thread_graphs import is_graph, render_plain_state
-from checkrail.server.run_admission import authorize_and_admit
-from checkrail.server.run_bodies import RunBody
+from checkrail.server.run_requests import RunBody, authorize_and_admit
 from checkrail.server.services import Services
 from checkrail.server.streams.commands import Command, success_reply
 from checkrail.server.streams.errors import ErrorCode, ProtocolError

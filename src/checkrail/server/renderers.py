@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from checkrail.runs import jsons
 from checkrail.runs.summaries import sum_tokens
@@ -69,6 +70,7 @@ def render_run(row: Run) -> dict[str, Any]:
         "origin": row.origin,
         "session_id": row.session_id,
         "parent_run_id": row.parent_run_id,
+        "agent_version": row.agent_version,
         "depth": row.depth,
         "kind": kind or "graph",
         "demands": tags.split(",") if tags else [],
@@ -147,18 +149,39 @@ def render_record(record: Mapping[str, Any], *, whole: bool) -> Mapping[str, Any
 def render_delivery(row: Delivery, *, whole: bool) -> dict[str, Any]:
     """Return what is owed; why a hook's delivery failed is for who sees it `whole`."""
     owed = row.status == "owed"
+
+    def shown(error: str) -> str:
+        if row.kind == "webhook" or whole:
+            return error
+        return f"the {row.kind} failed. Admins can see what its error was"
+
     error = row.last_error
-    if error is not None and row.kind != "webhook" and not whole:
-        error = f"the {row.kind} failed. Admins can see what its error was"
     return {
         "delivery_id": row.delivery_id,
         "kind": row.kind,
         "status": row.status,
         "attempts": row.attempts,
-        "last_error": error,
+        "last_error": error and shown(error),
+        "target": _delivery_target(row),
+        "created_at": render_time(row.created_at),
         "due_at": render_time(row.due_at) if owed else None,
         "ended_at": render_time(row.ended_at),
+        "history": [
+            {**each, "at": render_time(each["at"]), "error": each["error"] and shown(each["error"])}
+            for each in row.history or ()
+        ],
     }
+
+
+def _delivery_target(row: Delivery) -> str | None:
+    """Return whom a delivery is for: a host, a hook, or a session; never a path with a secret."""
+    payload = row.payload if isinstance(row.payload, Mapping) else {}
+    if isinstance(url := payload.get("url"), str):
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")
+    if isinstance(hook := payload.get("hook"), str):
+        return hook
+    return row.session_id or payload.get("session_id")
 
 
 def render_session(row: Session) -> dict[str, Any]:
@@ -195,6 +218,7 @@ def render_message(row: Message) -> dict[str, Any]:
         "reply": row.reply,
         "refusal": row.refusal,
         "error": row.error,
+        "joined_to": row.joined_to,
         "created_at": render_time(row.created_at),
         "updated_at": render_time(row.updated_at),
         "ended_at": render_time(row.ended_at),

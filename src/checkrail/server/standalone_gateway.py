@@ -138,7 +138,7 @@ class StandaloneGateway:
             app.router.routes.extend(approval_routes.router.routes)
         handle_errors(app)
         app.add_middleware(Outages, health=database.health)
-        return Guard(app, holders)
+        return Guard(app, holders, app.router.routes)
 
     async def _clean_loop(self, database: Database) -> None:
         """Withdraw what nobody waits for, and remove what is too old."""

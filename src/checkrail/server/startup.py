@@ -331,6 +331,7 @@ def _build_settings(project: Project) -> RunSettings:
     config = project.loaded.server
     keep = config.retention
     return RunSettings(
+        sessions=project.loaded.sessions,
         capacity=config.capacity,
         lease=config.lease_seconds,
         beat=config.beat_seconds,

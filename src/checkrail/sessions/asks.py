@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from checkrail.engine.asks import AnswerLater, Approval, Question
-from checkrail.runs.approvals import build_question_row, to_approval, to_shown_json
-from checkrail.runs.services import RunServices
+from checkrail.runs.approvals import build_question_row, to_approval
+from checkrail.runs.services import MESSAGE, RunServices
 from checkrail.store import approvals
 from checkrail.store.messages import Message
 
@@ -44,11 +44,11 @@ class MessageAskHandler:
 
     def _build_row(self, question: Question) -> approvals.Approval:
         now, message = self._parts.database.time(), self._message
+        timeout = self._parts.settings.question_timeout(MESSAGE, question.timeout)
         return build_question_row(
             question,
-            to_shown_json(question.value),
             now,
-            expires_at=None if question.timeout is None else now + question.timeout,
+            expires_at=None if timeout is None else now + timeout,
             request_id=message.message_id,
             thread_id=message.thread_id,
             session_id=message.session_id,

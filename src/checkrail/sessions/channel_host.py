@@ -39,6 +39,7 @@ StopConversation = Callable[[Address, str], Awaitable[None]]
 """Stops what an agent does for a sender in a conversation."""
 
 _OPENING = 15.0  # seconds
+_ALBUM = 1.0  # seconds: the pictures of one come one by one
 
 
 class ChannelClosedError(RequestError):
@@ -75,7 +76,13 @@ class ChannelHost:
             channel.outbound = parts.outbound
 
     async def open_channels(self) -> None:
-        """Open every channel that this process may receive for, and is not open yet."""
+        """Open every channel that this process may receive for, and is not open yet.
+
+        One for which another process receives by now, because this one was away, is let go.
+        """
+        for name in [each for each in self._open if self.channels[each].singleton]:
+            if not await self._hold(name):
+                await self._let_go(name)
         closed = [channel for name, channel in self.channels.items() if name not in self._open]
         await asyncio.gather(*map(self._open_channel, closed))
 
@@ -93,6 +100,19 @@ class ChannelHost:
         else:
             self._failures.pop(name, None)
             self._open.add(name)
+
+    async def _let_go(self, name: str) -> None:
+        """Receive no more for a channel; what is sent on it goes out all the same."""
+        log.warning("another process receives for channel %s by now, and this one ends", name)
+        self._open.discard(name)
+        old = self.channels[name]
+        self._channel_set.replace(self._make_channel(name))
+        await old.close()
+
+    def _make_channel(self, name: str) -> Channel:
+        channel: Channel = self._configs[name].make_channel()
+        channel.outbound = self._parts.outbound
+        return channel
 
     async def answer(self, name: str, request: WebRequest) -> Reply:
         """Answer a request of the service behind a channel."""
@@ -152,6 +172,7 @@ class ChannelHost:
             sender=Principal(User(inbound.sender), inbound.sender),
             text=inbound.text,
             agent_name=None if config is None else config.agent,
+            keeps_unanswered=True,
             address=inbound.address,
             attachments=[
                 {"name": each.name, "content_type": each.content_type, "size": each.size}
@@ -159,5 +180,13 @@ class ChannelHost:
                 for each in inbound.attachments
             ],
             metadata=inbound.metadata,
+            group=inbound.group,
+            settle=_settle_seconds(config, inbound),
             body_digest=inbound.digest,
         )
+
+
+def _settle_seconds(config: ChannelConfig | None, inbound: Inbound) -> float:
+    """Return how long a message waits for what belongs to it."""
+    pause = 0.0 if config is None else config.debounce_seconds
+    return max(pause, _ALBUM) if inbound.group is not None else pause

@@ -1,102 +1,15 @@
-"""The ends of sessions: requested, idle for too long, or more than there may be."""
+"""The hooks that are owed the end of a session."""
 
 from __future__ import annotations
 
 from checkrail.engine.points import HookPoint
-from checkrail.engine.scope import Scope
-from checkrail.engine.values import Session as SessionValue
-from checkrail.engine.values import User
-from checkrail.runs import jsons
 from checkrail.runs.finish.finish_hooks import FinishHooks
-from checkrail.runs.finish.finisher import delivery_shares
+from checkrail.runs.finish.session_ends import session_scope, session_value
 from checkrail.runs.services import RunServices
-from checkrail.store import deliveries, sessions
-from checkrail.store.database import Tx
 from checkrail.store.deliveries import Delivery
-from checkrail.store.rows import column_values
 from checkrail.store.sessions import Session
-from checkrail.times import uuid7
 
 POINT = HookPoint.ON_SESSION_END
-
-
-def session_scope(parts: RunServices, session: Session) -> Scope:
-    """Return the scope in which the hooks of a session are fired: those of the server."""
-    user = None if session.user is None else User(**session.user)
-    return parts.registry.scope(
-        session_id=session.session_id,
-        user=user,
-        metadata={"session_metadata": session.metadata, "channel": session.channel},
-    )
-
-
-def session_value(session: Session, thread_ids: list[str], reason: str | None) -> SessionValue:
-    """Return a session as hooks are given it."""
-    return SessionValue(
-        session_id=session.session_id,
-        user_id=session.owner,
-        channel=session.channel,
-        parent_session_id=session.parent_session_id,
-        thread_ids=thread_ids,
-        reason=reason,
-    )
-
-
-def end_session(
-    tx: Tx, parts: RunServices, session_id: str, reason: str, *, idle_since: float | None = None
-) -> bool:
-    """End a session, with all that is owed for it; False: it has ended, or is not idle.
-
-    One that no hook let begin has nobody to tell of its end.
-    """
-    session = sessions.end(tx, session_id, tx.time(), reason, idle_since=idle_since)
-    if session is None:
-        return False
-    if session.started_at is not None:
-        owed = _build_deliveries(parts, session, sessions.thread_ids(tx, session_id))
-        deliveries.add(tx, owed)
-        if owed:
-            tx.publish("work", "")
-    tx.publish("session", session_id)
-    return True
-
-
-def end_idle_sessions(
-    tx: Tx,
-    parts: RunServices,
-    since: float,
-    reason: str,
-    *,
-    owner: str | None = None,
-    most: int = 100,
-    but: str | None = None,
-) -> int:
-    """End the sessions that have been idle since a time, the oldest first; return how many."""
-    found = sessions.find_idle(tx, since, owner=owner, most=most + (but is not None))
-    ends = [each for each in found if each != but][:most]
-    return sum(end_session(tx, parts, each, reason, idle_since=since) for each in ends)
-
-
-def _build_deliveries(
-    parts: RunServices, session: Session, thread_ids: list[str]
-) -> list[Delivery]:
-    """Return what the end of a session calls for: a delivery for each hook outside."""
-    hooks = session_scope(parts, session).bound_hooks(POINT)
-    now = parts.database.time()
-    told = {"session": column_values(session), "thread_ids": thread_ids}
-    return [
-        Delivery(
-            delivery_id=uuid7(),
-            session_id=session.session_id,
-            kind=str(POINT),
-            payload=jsons.dumps(told | share),
-            status="owed",
-            attempts=0,
-            due_at=now,
-            created_at=now,
-        )
-        for share in delivery_shares(hooks)
-    ]
 
 
 class SessionEndHooks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +17,14 @@ from checkrail.engine.values import InboundMessage, OutboundMessage, User
 from checkrail.engine.verdict import Verdict
 from checkrail.llm.conversation import text_of
 from checkrail.runs import jsons
-from checkrail.runs.admit.requests import Idempotency, Principal, RunRequest
+from checkrail.runs.admit.requests import Principal, RunRequest
 from checkrail.runs.agents.catalogue import GRAPH, agent_assistant_id
 from checkrail.runs.approvals import insert_question
-from checkrail.runs.errors import RefusedError, RequestError
+from checkrail.runs.errors import ConflictError, InvalidError, RefusedError, RequestError
+from checkrail.runs.finish.session_ends import end_session, session_scope, session_value
 from checkrail.runs.run_service import Runs
 from checkrail.runs.services import MESSAGE
 from checkrail.sessions.asks import MessageAskHandler, MessageLeft
-from checkrail.sessions.ending import end_session, session_scope, session_value
 from checkrail.sessions.sending import build_parts
 from checkrail.store import approvals, deliveries, messages, records, sessions, threads
 from checkrail.store.database import Reads, Tx
@@ -35,6 +35,10 @@ from checkrail.store.threads import Thread
 
 log = logging.getLogger("checkrail.sessions")
 
+UNNAMED = (
+    "nobody is named to answer this message. Say agent_name, or sessions: {agent: …} in the "
+    "project's file"
+)
 AGENT = "agent"
 """In the metadata of a message: the agent that a hook sends it to."""
 REFUSING = (Decision.BLOCK, Decision.FAIL)
@@ -64,6 +68,21 @@ class Refusal:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
+class SessionOverError(ConflictError):
+    """The session of a message ended before its run was stored."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.refusal = refusal
+
+
+class MessageTakenError(ConflictError):
+    """A message is not held by this process any more."""
+
+    def __init__(self) -> None:
+        super().__init__("another process handles this message by now")
+
+
 @dataclass(frozen=True, slots=True)
 class _Reply:
     """What is to be said to the sender of a message, and how the message ends by that."""
@@ -77,11 +96,19 @@ class _Reply:
 class MessageHandler:
     """Handles the messages that this process holds."""
 
-    def __init__(self, runs: Runs, config: SessionsConfig, measures: Measures) -> None:
+    def __init__(
+        self,
+        runs: Runs,
+        config: SessionsConfig,
+        measures: Measures,
+        *,
+        on_run: Callable[[Message], None],
+    ) -> None:
         self._runs = runs
         self._parts = runs.parts
         self._config = config
         self._measures = measures
+        self._on_run = on_run
 
     async def handle(self, row: Message) -> None:
         """Take a message one stage further: to its run, or from the end of that to its reply."""
@@ -96,6 +123,8 @@ class MessageHandler:
 
     def can_stream(self, row: Message) -> bool:
         """Return whether a reply may be shown as it is made: no hook may change or refuse it."""
+        if not self._parts.has_hooks(HookPoint.BEFORE_OUTBOUND, row.agent_name):
+            return True
         hooks = self._scope(row).bound_hooks(HookPoint.BEFORE_OUTBOUND)
         return all(bound.lane is Lane.OBSERVE or bound.shadow for bound in hooks)
 
@@ -104,26 +133,32 @@ class MessageHandler:
         if (refusal := await self._begin_session(row, session)) is not None:
             await self._conclude(row, _refused_outcome(refusal))
             return
-        scope = self._scope(row).with_ask_handler(handler)
-        verdict = await scope.fire_detached(HookPoint.BEFORE_INBOUND, _inbound(row))
-        outcome: Mapping[str, Any] | None
-        if verdict.decision in REFUSING:
-            outcome = _refused_outcome(_refusal(verdict, HookPoint.BEFORE_INBOUND))
-        elif verdict.decision is Decision.STOP:
-            outcome = {"status": "success", "phase": "stopped", "output": thaw(verdict.value)}
-        else:
-            outcome = await self._start_run(row, thread, verdict.value)
+        outcome, said = await self._fire_inbound(row, handler)
         if outcome is None:
-            by = _answering_agent(row, verdict.value)
-            await self._store(row, handler.used, status=RUNNING, agent_name=by, worker_id=None)
-        else:
+            outcome = await self._start_run(row, thread, said, handler.used)
+        if outcome is not None:
             await self._conclude(row, outcome, handler.used)
+
+    async def _fire_inbound(
+        self, row: Message, handler: MessageAskHandler
+    ) -> tuple[Mapping[str, Any] | None, InboundMessage]:
+        """Fire the hooks at the door; return an outcome if they allow no run, and what is said."""
+        said = _inbound(row)
+        if not self._parts.has_hooks(HookPoint.BEFORE_INBOUND, row.agent_name):
+            return None, said
+        scope = self._scope(row).with_ask_handler(handler)
+        verdict = await scope.fire_detached(HookPoint.BEFORE_INBOUND, said)
+        if verdict.decision in REFUSING:
+            return _refused_outcome(_refusal(verdict, HookPoint.BEFORE_INBOUND)), said
+        if verdict.decision is Decision.STOP:
+            answer = thaw(verdict.value)
+            return {"status": "success", "phase": "stopped", "output": answer}, said
+        return None, verdict.value
 
     async def _begin_session(self, row: Message, session: Session | None) -> Refusal | None:
         """Let the hooks say whether a session may begin; return why a message has none."""
         if session is None or session.ended_at is not None:
-            why = "was deleted" if session is None else f"has ended ({session.reason})"
-            return Refusal(f"the session of this message {why}", 409)
+            return _refuse_late(session)
         if session.started_at is not None:
             return None
         scope = session_scope(self._parts, session)
@@ -146,15 +181,33 @@ class MessageHandler:
         return refusal
 
     async def _start_run(
-        self, row: Message, thread: Thread | None, value: InboundMessage
+        self, row: Message, thread: Thread | None, value: InboundMessage, used: Sequence[str]
     ) -> Mapping[str, Any] | None:
-        """Request the run that answers a message, as its sender; return why there is none."""
+        """Request the run that answers a message, as its sender; return why there is none.
+
+        The run and the message that has it are stored as one, unless its session has ended.
+        """
+
+        def mark_running(tx: Tx) -> None:
+            now = tx.time()
+            if not sessions.hold_open(tx, row.session_id, now):
+                raise SessionOverError(_refuse_late(sessions.get(tx, row.session_id)))
+            by = {"agent_name": _answering_agent(row, value), "updated_at": now}
+            told = {"status": RUNNING, "worker_id": None, **by}
+            if not messages.update_owned(tx, row, self._parts.worker_id, **told):
+                raise MessageTakenError
+            approvals.use_answers(tx, used, now)
+            messages.publish_change(tx, row.message_id)
+
         # Whether its sender may say something there was clear before it was stored.
         sender = Principal(User(**row.user), has_quotas=row.content["has_quotas"])
-        once = Idempotency(row.message_id, MESSAGE, row.digest)
         try:
             request = await self._build_request(row, thread, value)
-            await self._runs.admit([request], sender, once)
+            await self._runs.admit([request], sender, confirm=mark_running)
+        except MessageTakenError:
+            log.info("message %s is handled elsewhere by now", row.message_id)
+        except SessionOverError as error:
+            return _refused_outcome(error.refusal)
         except RefusedError as error:
             told = error.detail
             by = ("before_run", told["blocked_by"], told["code"], error.retry_after)
@@ -164,12 +217,16 @@ class MessageHandler:
             refusal = Refusal(str(error), error.status, "admission", None, None, error.retry_after)
             failed = {"status": "error", "phase": "rejected", "error": str(error)}
             return failed | {"refusal": refusal.plain()}
+        else:
+            self._on_run(row)
         return None
 
     async def _build_request(
         self, row: Message, thread: Thread | None, value: InboundMessage
     ) -> RunRequest:
         name = _answering_agent(row, value)
+        if not name:
+            raise InvalidError(UNNAMED)
         await self._parts.ensure_known(name)
         agent = self._parts.catalogue.require_runnable(name)
         about: dict[str, Any] = {"message_id": row.message_id, "channel": row.channel}
@@ -197,9 +254,9 @@ class MessageHandler:
 
     async def _reply(self, row: Message, handler: MessageAskHandler) -> None:
         reply = self._build_reply(row.outcome or {})
-        scope = self._scope(row)
-        if reply.text and scope.has(HookPoint.BEFORE_OUTBOUND):
-            scope = (await self._note_first(row, scope)).with_ask_handler(handler)
+        if reply.text and self._parts.has_hooks(HookPoint.BEFORE_OUTBOUND, row.agent_name):
+            scope = await self._note_first(row, self._scope(row))
+            scope = scope.with_ask_handler(handler)
             said = OutboundMessage(row.owner, row.channel, reply.text, row.thread_id)
             verdict = await scope.fire_detached(HookPoint.BEFORE_OUTBOUND, said)
             if verdict.decision in REFUSING:
@@ -351,6 +408,12 @@ def _refusal(verdict: Verdict, point: HookPoint) -> Refusal:
     return Refusal(
         verdict.reason, status, str(point), verdict.hook, verdict.code, verdict.retry_after
     )
+
+
+def _refuse_late(session: Session | None) -> Refusal:
+    """Return why nothing more is said in a session that has ended."""
+    why = "was deleted" if session is None else f"has ended ({session.reason})"
+    return Refusal(f"the session of this message {why}", 409)
 
 
 def _refused_outcome(refusal: Refusal) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from checkrail.channels.protocol import Address
 from checkrail.config.sessions import SessionsConfig
@@ -14,16 +14,25 @@ from checkrail.runs import jsons
 from checkrail.runs.admit.admission import new_thread
 from checkrail.runs.admit.requests import Principal
 from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError
+from checkrail.runs.finish.session_ends import prune_sessions
 from checkrail.runs.services import RunServices
-from checkrail.sessions.ending import end_idle_sessions
+from checkrail.sessions.handling import UNNAMED
 from checkrail.sessions.message_worker import MESSAGES, MessageWorker
 from checkrail.sessions.sending import conversation_key, plain_address
 from checkrail.store import messages, sessions, threads
 from checkrail.store.database import Tx
-from checkrail.store.messages import RECEIVED, Message
+from checkrail.store.messages import JOINED, RECEIVED, Message
 from checkrail.store.sessions import Session
 from checkrail.store.threads import Thread
 from checkrail.times import uuid7
+
+if TYPE_CHECKING:
+    from checkrail.runs.agents.catalogue import Catalogue
+
+
+_MOST_JOINED = 20
+_LONGEST_WAIT = 10
+"""How many times its pause a message waits, however much its sender adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +54,16 @@ class Incoming:
     parent_session_id: str | None = None
     thread_id: str | None = None
     address: Address | None = None
+    keeps_unanswered: bool = False
+    """Whether a message is stored that no agent answers, for its sender is told of that later."""
     attachments: Sequence[Mapping[str, Any]] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     place_metadata: Mapping[str, Any] = field(default_factory=dict)
     """Of the session and the thread, if they are new."""
+    group: str | None = None
+    """What messages have in common that are one, such as the pictures of an album."""
+    settle: float = 0.0
+    """Seconds to wait for what else belongs to it: of its group, or whatever its sender adds."""
     body_digest: str | None = None
     """Of all that came, where the channel says so."""
 
@@ -59,7 +74,13 @@ class Incoming:
             "has_quotas": self.sender.has_quotas,
             "attachments": [dict(each) for each in self.attachments],
             "metadata": dict(self.metadata),
+            **({} if self.group is None else {"group": self.group}),
         }
+
+    def joins(self, row: Message) -> bool:
+        """Return whether it belongs to a message that still waits for more."""
+        is_full = len(row.content.get("joined", ())) >= _MOST_JOINED
+        return not is_full and row.content.get("group") == self.group
 
     def digest(self) -> str:
         """Return what tells this message from another that has its id."""
@@ -79,29 +100,27 @@ class Inbox:
 
     async def accept(self, incoming: Sequence[Incoming]) -> list[Message]:
         """Store messages, all or none, and return them; one that came before is as it is now."""
-        agents = [await self.choose_agent(each.agent_name) for each in incoming]
+        agents = [await self._choose_agent(each) for each in incoming]
         stored = await self._parts.database.write(
             lambda tx: [self._store(tx, *each) for each in zip(incoming, agents, strict=True)]
         )
         for row, is_new in stored:
             if is_new and row.worker_id is not None:
                 self._worker.take(row)
+            elif is_new and row.due_at is not None:
+                self._worker.look_after(row.due_at - self._parts.database.time())
         return [row for row, _ in stored]
 
-    async def choose_agent(self, name: str | None) -> str:
+    async def _choose_agent(self, incoming: Incoming) -> str:
         """Return the agent that answers a message: the one that it names, or the project's."""
         catalogue = self._parts.catalogue
-        if name is not None:
-            await self._parts.ensure_known(name)
-        if (chosen := name or self._config.agent) is not None:
-            return catalogue.require_runnable(chosen).name
-        names = [agent.name for agent in catalogue]
-        if len(names) != 1:
-            raise InvalidError(
-                "nobody is named to answer this message. Say agent_name, or "
-                "sessions: {agent: …} in the project's file"
-            )
-        return catalogue.require_runnable(names[0]).name
+        name = incoming.agent_name or self._config.agent or _only_name(catalogue)
+        if incoming.keeps_unanswered:  # a hook may still send it to somebody
+            return name or ""
+        if not name:
+            raise InvalidError(UNNAMED)
+        await self._parts.ensure_known(name)
+        return catalogue.require_runnable(name).name
 
     def _store(self, tx: Tx, incoming: Incoming, agent_name: str) -> tuple[Message, bool]:
         """Store one, and return it with whether it is new; one that is next is for us to handle."""
@@ -120,7 +139,20 @@ class Inbox:
         threads.lock_only(tx, thread.thread_id)
         now = tx.time()
         began = session.started_at is not None
-        is_next = began and self._worker.room > 0 and messages.is_thread_free(tx, thread.thread_id)
+        joined_to = None
+        if incoming.settle:
+            if messages.find_external(
+                tx, incoming.channel, incoming.account, incoming.external_id
+            ):  # stored while we waited for the thread
+                return self._store(tx, incoming, agent_name)
+            joined_to = _join(tx, thread.thread_id, incoming, now)
+        settles = incoming.settle if joined_to is None else 0.0
+        is_next = (
+            began
+            and not incoming.settle
+            and self._worker.room > 0
+            and messages.is_thread_free(tx, thread.thread_id)
+        )
         row = Message(
             message_id=uuid7(),
             channel=incoming.channel,
@@ -135,13 +167,18 @@ class Inbox:
             user=plain(incoming.sender.user),
             address=None if incoming.address is None else plain_address(incoming.address),
             content=incoming.content(),
-            status=RECEIVED,
+            status=RECEIVED if joined_to is None else JOINED,
+            joined_to=None if joined_to is None else joined_to.message_id,
+            due_at=now + settles if settles else None,
+            ended_at=None if joined_to is None else now,
             worker_id=self._parts.worker_id if is_next else None,
             created_at=now,
             updated_at=now,
         )
         if not messages.add(tx, row):  # somebody else has stored it just now
             return self._store(tx, incoming, agent_name)
+        if joined_to is not None:
+            return joined_to, True
         if not is_next:
             tx.publish(*MESSAGES)
         return row, True
@@ -199,22 +236,8 @@ class Inbox:
         )
         session = sessions.open_for_key(tx, made)
         if session is made:
-            self._prune(tx, made)
+            prune_sessions(tx, self._parts, made)
         return session
-
-    def _prune(self, tx: Tx, made: Session) -> None:
-        """End the oldest idle sessions where there are more than there may be."""
-        for most, owner in ((self._config.per_user, made.owner), (self._config.in_all, None)):
-            if most and (more := sessions.count_open(tx, owner) - most) > 0:
-                end_idle_sessions(
-                    tx,
-                    self._parts,
-                    tx.time(),
-                    "pruned",
-                    owner=owner,
-                    most=more,
-                    but=made.session_id,
-                )
 
     def _add_thread(self, tx: Tx, incoming: Incoming, session: Session) -> Thread:
         owner, now = incoming.sender.owner_of_new, tx.time()
@@ -230,6 +253,31 @@ class Inbox:
         )
         threads.add(tx, thread)
         return thread
+
+
+def _join(tx: Tx, thread_id: str, incoming: Incoming, now: float) -> Message | None:
+    """Add what was said to the message before it, if that waits for more; return it then."""
+    first = messages.find_settling(tx, thread_id)
+    if first is None or not incoming.joins(first):
+        return None
+    before, more = first.content, incoming.content()
+    content = {
+        **before,
+        "text": "\n".join(text for text in (before["text"], more["text"]) if text),
+        "attachments": [*before["attachments"], *more["attachments"]],
+        "joined": [*before.get("joined", ()), incoming.external_id],
+    }
+    due_at = min(now + incoming.settle, first.created_at + _LONGEST_WAIT * incoming.settle)
+    told: dict[str, Any] = {"content": content, "due_at": due_at, "updated_at": now}
+    if not messages.update_if(tx, first.message_id, RECEIVED, **told):
+        return None  # it is handled by now
+    return replace(first, **told)
+
+
+def _only_name(catalogue: Catalogue) -> str | None:
+    """Return the name of the only agent that there is."""
+    names = [agent.name for agent in catalogue]
+    return names[0] if len(names) == 1 else None
 
 
 def _hold_open(tx: Tx, session: Session) -> Session:

@@ -55,6 +55,11 @@ class MessageWorker:
         """How many more messages it can take."""
         return 0 if self._closing else _AT_ONCE - len(self._tasks)
 
+    def look_after(self, seconds: float) -> None:
+        """Look for messages once some time has passed."""
+        if not self._closing:
+            asyncio.get_running_loop().call_later(max(0.0, seconds) + 0.01, self._bell.trigger)
+
     async def serve(self) -> None:
         """Take messages, until cancelled."""
         while True:

@@ -20,10 +20,12 @@ from checkrail.config.sessions import ChannelConfig
 from checkrail.runs import jsons
 from checkrail.runs.approvals import Answer, Approver
 from checkrail.runs.errors import RequestError
+from checkrail.runs.finish.question_ends import take_from_channel
 from checkrail.runs.services import RunServices
 from checkrail.sessions.sending import ChannelSet, plain_address
 from checkrail.store import approvals
 from checkrail.store.approvals import Approval
+from checkrail.store.database import Tx
 from checkrail.store.deliveries import Delivery
 
 log = logging.getLogger("checkrail.sessions")
@@ -71,16 +73,18 @@ class ChannelQuestions:
                 return
             sent = await channel.send(address, part, delivery_id=row.delivery_id)
         posted = {"address": plain_address(address), "message_id": sent.message_id}
-        await self._parts.database.write(
-            lambda tx: approvals.note_posted(tx, asked.approval_id, posted)
-        )
+
+        def store_posted(tx: Tx) -> None:
+            if not approvals.note_posted(tx, asked.approval_id, posted):
+                now = approvals.get(tx, asked.approval_id) or asked  # answered as it was sent
+                take_from_channel(tx, replace(now, posted=posted))
+
+        await self._parts.database.write(store_posted, patient=True)
 
     async def close(self, row: Delivery) -> None:
         """Take the buttons from a question that is not open any more."""
         told: Any = row.payload
-        asked = await self._find_question(told["approval_id"])
-        if asked is None or asked.posted is None:
-            return
+        asked = Approval(**told["approval"])
         address = Address(**asked.posted["address"])
         by = f" by {asked.answered_by}" if asked.answered_by else ""
         state = _STATES.get(asked.status, "Not asked any more")

@@ -76,11 +76,15 @@ class ChannelSet:
     """The channels of a project, for whoever sends something on them."""
 
     def __init__(self, channels: Mapping[str, Channel]) -> None:
-        self.by_name = channels
+        self.by_name = dict(channels)
         self._in_use = 0
         self._unused = asyncio.Event()
         self._unused.set()
         self._closed = False
+
+    def replace(self, channel: Channel) -> None:
+        """Use a channel in place of the one that had its name."""
+        self.by_name[channel.name] = channel
 
     def capabilities(self, name: str) -> Capabilities:
         """Return what a channel can do."""

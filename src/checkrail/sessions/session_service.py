@@ -11,22 +11,20 @@ from typing import TYPE_CHECKING
 
 from checkrail.channels.protocol import Address
 from checkrail.config.sessions import ChannelConfig, SessionsConfig
-from checkrail.runs.approvals import QUESTION, QUESTION_ENDED
+from checkrail.runs.approvals import QUESTION
 from checkrail.runs.errors import NotFoundError, RequestError
 from checkrail.runs.events.hub import Wakeup
 from checkrail.runs.finish.finish_hooks import FinishHooks
+from checkrail.runs.finish.question_ends import QUESTION_ENDED
+from checkrail.runs.finish.session_ends import end_idle_sessions, end_session
 from checkrail.runs.run_service import Runs
 from checkrail.sessions.channel_host import ChannelHost
-from checkrail.sessions.ending import (
-    POINT,
-    SessionEndHooks,
-    end_idle_sessions,
-    end_session,
-)
+from checkrail.sessions.ending import POINT, SessionEndHooks
 from checkrail.sessions.handling import MessageHandler
 from checkrail.sessions.incoming import Inbox, Incoming
 from checkrail.sessions.message_worker import MessageWorker
 from checkrail.sessions.sending import REPLY, ChannelSet, ReplySender, conversation_key
+from checkrail.sessions.typing_signs import TypingSigns
 from checkrail.store import messages, sessions
 from checkrail.store.database import Tx
 from checkrail.store.health import DatabaseUnavailableError
@@ -42,6 +40,13 @@ _LOOK_EVERY = 5.0  # seconds: behind the bell, in case a word was lost
 _MINUTE = 60.0
 
 
+async def last_of(changes: AsyncIterator[Message]) -> Message:
+    """Return a message that is followed, when it has ended."""
+    async for row in changes:
+        found = row
+    return found
+
+
 class Sessions:
     """Takes in messages, handles them, and ends sessions."""
 
@@ -55,7 +60,10 @@ class Sessions:
         self._parts = runs.parts
         self._config = config
         channels = ChannelSet({each.name: each.make_channel() for each in configs})
-        self.handler = MessageHandler(runs, config, channels.capabilities)
+        self._typing = TypingSigns(runs.parts, channels)
+        self.handler = MessageHandler(
+            runs, config, channels.capabilities, on_run=self._typing.start
+        )
         self.worker = MessageWorker(runs.parts, self.handler)
         self.inbox = Inbox(runs.parts, config, self.worker)
         self.host = ChannelHost(
@@ -99,9 +107,7 @@ class Sessions:
 
     async def wait_for_reply(self, message_id: str) -> Message:
         """Return a message when it has ended."""
-        async for row in self.follow_message(message_id):
-            found = row
-        return found
+        return await last_of(self.follow_message(message_id))
 
     async def has_session(self, session_id: str) -> bool:
         """Return whether there is a session of an id."""
@@ -114,11 +120,16 @@ class Sessions:
 
     async def end(self, session_id: str, reason: str) -> bool:
         """End a session: its runs are cancelled first; False: it has ended already."""
-        with contextlib.suppress(RequestError):  # it does nothing now, or not any more
-            await self._runs.stop_session(session_id)
-        return await self._parts.database.write(
+        await self._stop_runs(session_id)
+        ended: bool = await self._parts.database.write(
             lambda tx: end_session(tx, self._parts, session_id, reason)
         )
+        await self._stop_runs(session_id)  # one that was admitted just before
+        return ended
+
+    async def _stop_runs(self, session_id: str) -> None:
+        with contextlib.suppress(RequestError):  # it does nothing now, or not any more
+            await self._runs.stop_session(session_id)
 
     async def stop_conversation(self, address: Address, sender: str) -> None:
         """Stop what an agent does for somebody in a conversation, and for nobody else there."""
@@ -127,8 +138,7 @@ class Sessions:
             lambda reads: messages.find_conversation(reads, key)
         )
         if place is not None:
-            with contextlib.suppress(RequestError):  # it does nothing now, or not any more
-                await self._runs.stop_session(place[0])
+            await self._stop_runs(place[0])
 
     async def serve(self) -> None:
         """End sessions that are idle for too long and recover what others left, until cancelled."""
@@ -160,6 +170,7 @@ class Sessions:
 
     async def close(self) -> None:
         """Receive nothing more, and finish what is under way."""
+        await self._typing.close()
         await self.host.close()
         await self.worker.close()
         if self._config.end_at_shutdown and self._parts.alone:

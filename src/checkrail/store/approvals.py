@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import delete, exists, func, insert, or_, select, update
@@ -139,10 +139,42 @@ def search(
     one's `own`.
     """
     query = _SELECT.order_by(approvals.c.created_at.desc(), approvals.c.approval_id.desc())
-    for column, value in (("owner", owner), ("run_id", run_id), ("status", status)):
+    same = {"owner": owner, "run_id": run_id, "status": status}
+    query = _apply_filters(reads, query, same, filters, own)
+    if before is not None:
+        at, last = before.created_at, before.approval_id
+        earlier = (approvals.c.created_at == at) & (approvals.c.approval_id < last)
+        query = query.where(or_(approvals.c.created_at < at, earlier))
+    return fetch_rows(reads, Approval, query.limit(limit))
+
+
+def count(
+    reads: Reads,
+    most: int,
+    *,
+    owner: str | None = None,
+    own: str | None = None,
+    status: str | None = None,
+    filters: Filters | None = None,
+) -> int:
+    """Count questions up to a number."""
+    query = select(approvals.c.approval_id).limit(most)
+    same = {"owner": owner, "status": status}
+    some = _apply_filters(reads, query, same, filters, own).subquery()
+    return int(reads.execute(select(func.count()).select_from(some)).scalar() or 0)
+
+
+def _apply_filters(
+    reads: Reads,
+    query: Any,
+    same: Mapping[str, str | None],
+    filters: Filters | None,
+    own: str | None,
+) -> Any:
+    for column, value in same.items():
         if value is not None:
             query = query.where(approvals.c[column] == value)
-    if status == "open":
+    if same["status"] == "open":
         query = query.where(ASKED)
     if filters:  # of an auth handler: they are about threads
         query = query.outerjoin(runs, runs.c.run_id == approvals.c.run_id)
@@ -150,11 +182,7 @@ def search(
         told = func.coalesce(threads.c.metadata, runs.c.metadata)
         matching = runs.c.run_id.is_not(None) & json_matches(reads, told, filters)
         query = query.where(or_(matching, OF_GATEWAY & (approvals.c.owner == own)))
-    if before is not None:
-        at, last = before.created_at, before.approval_id
-        earlier = (approvals.c.created_at == at) & (approvals.c.approval_id < last)
-        query = query.where(or_(approvals.c.created_at < at, earlier))
-    return fetch_rows(reads, Approval, query.limit(limit))
+    return query
 
 
 def store_answer(tx: Tx, approval_id: str, now: float, /, **values: Any) -> bool:
@@ -224,15 +252,21 @@ def use_answers(tx: Tx, approval_ids: Sequence[str], now: float) -> int:
     return tx.execute(query.values(used_at=now)).rowcount
 
 
-def void_open(tx: Tx, run_id: str) -> None:
-    """Withdraw the questions of a run that nobody has answered."""
-    query = update(approvals).where(approvals.c.run_id == run_id, ASKED)
-    tx.execute(query.values(status="void"))
+def void_open(
+    tx: Tx, run_ids: Iterable[str] = (), request_ids: Iterable[str] = ()
+) -> list[Approval]:
+    """Withdraw the open questions of runs and messages; return those that stand on a channel."""
+    of_run, of_request = approvals.c.run_id.in_([*run_ids]), approvals.c.request_id
+    return _void(tx, or_(of_run, of_request.in_([*request_ids])), ASKED)
 
 
-def void_others(tx: Tx, row: Approval) -> None:
-    """Withdraw the same hook's questions of the same run about other values."""
-    query = update(approvals).where(
+def void_others(tx: Tx, row: Approval) -> list[Approval]:
+    """Withdraw the same hook's questions of the same run about other values.
+
+    Return those that are open, and stand on a channel.
+    """
+    return _void(
+        tx,
         approvals.c.run_id == row.run_id,
         approvals.c.point == row.point,
         approvals.c.hook == row.hook,
@@ -240,7 +274,13 @@ def void_others(tx: Tx, row: Approval) -> None:
         approvals.c.used_at.is_(None),
         approvals.c.status != "void",
     )
-    tx.execute(query.values(status="void"))
+
+
+def _void(tx: Tx, *which: Any) -> list[Approval]:
+    on_channel = _SELECT.where(*which, ASKED, approvals.c.posted.is_not(None))
+    posted = fetch_rows(tx, Approval, on_channel)
+    tx.execute(update(approvals).where(*which).values(status="void"))
+    return [replace(row, status="void") for row in posted]
 
 
 def find_due(reads: Reads, now: float, most: int = 100) -> list[Approval]:

@@ -21,12 +21,13 @@ from sqlalchemy import (
     Engine,
     bindparam,
     delete,
+    event,
     extract,
     func,
     literal,
     select,
 )
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -165,7 +166,8 @@ class Writer:
     numbers, and what is written has to be the same when it is written twice.
 
     `confirm` is asked before each commit, and raises if the transaction must not be kept. Who is
-    not patient waits for `patience` seconds.
+    not patient waits for `patience` seconds. `wrote` tells by the answers of the jobs of a batch
+    whether anything was written: that nothing could be committed shows nothing.
     """
 
     def __init__(
@@ -177,12 +179,14 @@ class Writer:
         *,
         confirm: Callable[[Tx], None] | None = None,
         patience: Callable[[], float] = lambda: PATIENCE,
+        wrote: Callable[[list[Any]], bool] = lambda _answers: True,
     ) -> None:
         self._engine = engine
         self._told = told
         self._health = health
         self._confirm = confirm
         self._patience = patience
+        self._wrote = wrote
         self._jobs: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._put_off: collections.deque[_Request] = collections.deque()
         self._thread = threading.Thread(
@@ -290,7 +294,7 @@ class Writer:
                     batch[0].waiting.set_exception(_to_store_error(error, trouble))
                     return
             else:
-                self._health.note_success(wrote=True)
+                self._health.note_success(wrote=self._wrote(answers))
                 for each, answer in zip(batch, answers, strict=True):
                     each.waiting.set_result(answer)
                 return
@@ -485,6 +489,27 @@ def _to_store_error(error: Exception, trouble: Trouble | None) -> Exception:
     return error if trouble is None else DatabaseUnavailableError(trouble)
 
 
+class _PoolAge:
+    """Ends what a pool holds: PostgreSQL's connections are read-only for as long as they live."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._number = 0
+        if engine.dialect.name == "postgresql":
+            event.listen(engine, "connect", self._enter)
+            event.listen(engine, "checkout", self._check)
+
+    def end(self) -> None:
+        """Have each connection that was opened until now replaced before it is used again."""
+        self._number += 1
+
+    def _enter(self, _connection: object, record: Any) -> None:
+        record.info["age"] = self._number
+
+    def _check(self, _connection: object, record: Any, _proxy: object) -> None:
+        if record.info["age"] != self._number:
+            raise DisconnectionError
+
+
 class Database:
     """A database by its URL. What is given to `write` and `read` runs in another thread.
 
@@ -495,6 +520,7 @@ class Database:
     def __init__(self, url: str, told: Told | None = None, *, writer_id: str | None = None) -> None:
         self.engine = open_engine(url)
         self.postgres = self.engine.dialect.name == "postgresql"
+        self._pool_age = _PoolAge(self.engine)
         self.health = Health()
         self._told = told
         self._writer = Writer(self.engine, self._publish, self.health, writer_id or uuid7())
@@ -562,6 +588,8 @@ class Database:
                     raise
                 known = self.health.trouble is not None
                 self.health.note_failure(trouble, error)
+                if trouble is READ_ONLY:
+                    self._pool_age.end()
                 late = self._writer.hurried or self.health.seconds_down >= PATIENCE
                 if late or not trouble.passes:
                     raise DatabaseUnavailableError(trouble) from error

@@ -35,6 +35,7 @@ class Delivery:
     lost: int = 0
     worker_id: str | None = None
     last_error: str | None = None
+    history: Any = None
     ended_at: float | None = None
 
 
@@ -88,6 +89,21 @@ def store_result(tx: Tx, delivery_id: str, worker_id: str | None, /, **values: A
         deliveries.c.status == "owed",
     )
     return bool(tx.execute(query.values(worker_id=None, **values)).rowcount)
+
+
+def give_up_behind(tx: Tx, row: Delivery, now: float) -> None:
+    """Give up what was to follow a part of a reply that never arrives: it would make no sense."""
+    if row.address is None or row.run_id is None:
+        return
+    query = update(deliveries).where(
+        deliveries.c.run_id == row.run_id,
+        deliveries.c.address == row.address,
+        deliveries.c.kind == row.kind,
+        deliveries.c.seq > row.seq,
+        deliveries.c.status == "owed",
+    )
+    error = "a part before it could not be sent"
+    tx.execute(query.values(status="dead", last_error=error, ended_at=now))
 
 
 def find_orphans(tx: Tx, dead: Sequence[str], but: str, most: int = 100) -> list[Delivery]:

@@ -30,9 +30,15 @@ class Trouble(NamedTuple):
     remedy: str
     passes: bool = True  # when somebody mends it, what waited for it can go on
     reads: bool = False  # a read that works is no sign that it is over
+    lingers: bool = False  # in connections, of which another one may do
 
 
-AWAY = Trouble("away", "The database cannot be reached", "See that it runs and can be connected to")
+AWAY = Trouble(
+    "away",
+    "The database cannot be reached",
+    "See that it runs and can be connected to",
+    lingers=True,
+)
 BUSY = Trouble(
     "busy", "The database has no connection left", "Raise its max_connections, or end other clients"
 )
@@ -45,6 +51,7 @@ READ_ONLY = Trouble(
     "The database is read-only",
     "Make it (for a file: the file and its folder) writable, or connect to the primary",
     reads=True,
+    lingers=True,
 )
 FAILING = Trouble(
     "io_error",
@@ -137,11 +144,11 @@ class Health:
                 self._since, self._count = time.monotonic(), 0
             self.trouble, self._failed_at = trouble, time.monotonic()
             self._count += 1
-            # A connection from before it was mended may be met once more: that is no new outage.
-            lingers = trouble is self._mended and self._failed_at - self._mended_at < _SHORT
-            # A connection that was lost is no outage yet: the next one may work.
-            lasts = not lingers and (trouble is not AWAY or self.seconds_down >= _SHORT)
-            begins = lasts and not self._logged
+            # One connection that fails is no outage yet: the next one may work.
+            fleeting = trouble.lingers and self.seconds_down < _SHORT
+            # A disk that has room for some writes only is one outage.
+            again = trouble is self._mended and self._failed_at - self._mended_at < _SHORT
+            begins = not (fleeting or again or self._logged)
             self._logged = self._logged or begins
         if begins:
             cause = getattr(error, "orig", None) or error

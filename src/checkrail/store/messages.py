@@ -34,6 +34,9 @@ REPLYING = "replying"
 WAITING = "waiting"
 """A person is asked about it, or about its reply."""
 
+JOINED = "joined"
+"""It was added to the one before it: an album is one message, and so is what comes at once."""
+
 UNFINISHED = (RECEIVED, RUNNING, REPLYING, WAITING)
 
 
@@ -65,6 +68,8 @@ class Message:
     refusal: Any = None
     error: str | None = None
     ended_at: float | None = None
+    due_at: float | None = None
+    joined_to: str | None = None
 
 
 _SELECT = select_rows(Message, messages)
@@ -86,6 +91,19 @@ _FIND_EXTERNAL = PreparedStatement(
         messages.c.external_id == bindparam("its_id"),
     )
 )
+_UPDATE_OWNED = PreparedStatement(
+    update(messages).where(
+        messages.c.message_id == bindparam("its_id"),
+        messages.c.worker_id.is_not_distinct_from(bindparam("its_worker")),
+        messages.c.status == bindparam("its_status"),
+    )
+)
+_END_RUN = PreparedStatement(
+    update(messages).where(
+        messages.c.message_id == bindparam("its_id"),
+        or_(messages.c.status == RECEIVED, messages.c.status == RUNNING),
+    )
+)
 _AHEAD = PreparedStatement(
     select(messages.c.seq)
     .where(
@@ -100,7 +118,7 @@ _SAME_STAGE = _EARLIER.c.status == messages.c.status
 _BEFORE_IN_THREAD = and_(
     _EARLIER.c.thread_id == messages.c.thread_id,
     _IS_EARLIER,
-    or_(_SAME_STAGE, _EARLIER.c.status == WAITING),
+    or_(messages.c.status == REPLYING, _SAME_STAGE, _EARLIER.c.status == WAITING),
 )
 _SESSION_BEGAN = exists().where(
     sessions.c.session_id == messages.c.session_id,
@@ -111,8 +129,9 @@ _IS_NEXT = and_(
     ~exists().where(_BEFORE_IN_THREAD),
     or_(_SESSION_BEGAN, ~exists().where(_BEFORE_IN_SESSION)),
 )
-"""Whether no earlier message of its thread is still to be handled.
+"""Whether no earlier message of its thread is in its way.
 
+A reply waits until all of them have theirs, a message that comes in until they have their runs.
 Until its session has begun, the session's first message is handled alone.
 """
 
@@ -146,8 +165,9 @@ def find_external(reads: Reads, channel: str, account: str, external_id: str) ->
 def claim(tx: Tx, worker_id: str, most: int, *, suspected: bool = False) -> list[Message]:
     """Take messages that are next in their threads, for a worker."""
     blamed = messages.c.lost >= LAST_CHANCE
+    is_due = or_(messages.c.due_at.is_(None), messages.c.due_at <= tx.time())
     query = (
-        _SELECT.where(TO_HANDLE, blamed if suspected else ~blamed, _IS_NEXT)
+        _SELECT.where(TO_HANDLE, blamed if suspected else ~blamed, is_due, _IS_NEXT)
         .order_by(messages.c.seq)
         .limit(most)
         .with_for_update(skip_locked=True)
@@ -160,17 +180,21 @@ def claim(tx: Tx, worker_id: str, most: int, *, suspected: bool = False) -> list
     return found
 
 
+def find_settling(reads: Reads, thread_id: str) -> Message | None:
+    """Find the last message of a thread if it still waits for what belongs to it."""
+    query = _SELECT.where(messages.c.thread_id == thread_id, messages.c.ended_at.is_(None))
+    last = fetch_row(reads, Message, query.order_by(messages.c.seq.desc()).limit(1))
+    waits = last is not None and last.status == RECEIVED and last.due_at is not None
+    return last if waits and last is not None and last.worker_id is None else None
+
+
 def update_owned(tx: Tx, row: Message, worker_id: str | None, /, **values: Any) -> bool:
     """Change a message that a worker holds; False: it does not hold it any more.
 
     Its run may have ended meanwhile, and the same worker holds it again: for its reply.
     """
-    query = update(messages).where(
-        messages.c.message_id == row.message_id,
-        messages.c.worker_id == worker_id,
-        messages.c.status == row.status,
-    )
-    return bool(tx.execute(query.values(**values)).rowcount)
+    told = {"its_id": row.message_id, "its_worker": worker_id, "its_status": row.status}
+    return bool(_UPDATE_OWNED.run(tx, told | values).rowcount)
 
 
 def update_if(tx: Tx, message_id: str, status: str, /, **values: Any) -> bool:
@@ -191,12 +215,9 @@ def publish_change(tx: Tx, message_id: str) -> None:
 
 def end_run(tx: Tx, message_id: str, outcome: dict[str, Any], now: float, **by: str) -> None:
     """Note how the run of a message ended, and by which agent: its reply is to be made of that."""
-    query = update(messages).where(
-        messages.c.message_id == message_id, messages.c.status.in_([RECEIVED, RUNNING])
-    )
     told = {"outcome": outcome, "status": REPLYING, "worker_id": None, "updated_at": now}
-    if tx.execute(query.values(**told, **by)).rowcount:
-        publish_change(tx, message_id)
+    if _END_RUN.run(tx, {"its_id": message_id, **told, **by}).rowcount:
+        tx.publish("messages", "")  # who waits for the message waits for its end
 
 
 def is_first_reply(reads: Reads, row: Message) -> bool:
@@ -219,6 +240,18 @@ def wake(tx: Tx, message_id: str, now: float) -> None:
     )
     if tx.execute(query.values(status=stage, updated_at=now)).rowcount:
         publish_change(tx, message_id)
+
+
+def cancel_waiting(tx: Tx, session_id: str, error: str, now: float) -> list[str]:
+    """Cancel the messages of a session about which a person is asked, and return their ids."""
+    which = and_(messages.c.session_id == session_id, messages.c.status == WAITING)
+    found = [row.message_id for row in tx.execute(select(messages.c.message_id).where(which))]
+    if found:
+        told = {"status": "cancelled", "error": error, "updated_at": now, "ended_at": now}
+        tx.execute(update(messages).where(which).values(**told))
+    for message_id in found:
+        publish_change(tx, message_id)
+    return found
 
 
 def forget_before(tx: Tx, when: float, most: int) -> int:

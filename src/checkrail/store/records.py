@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 from sqlalchemy import (
     ColumnElement,
     Select,
+    Text,
     and_,
     case,
     delete,
@@ -23,6 +24,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    true,
 )
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
@@ -57,6 +59,7 @@ class StoredRecord:
     owner: str | None = None
     worker_id: str | None = None
     call_id: str | None = None
+    agent_name: str | None = None
     change: Any = None
     decision: str | None = None
     failure: str | None = None
@@ -221,6 +224,7 @@ def note_event(tx: Tx, event_type: str, run: _Noted, **more: Any) -> None:
         "run_id": run.run_id,
         "thread_id": run.thread_id,
         "owner": run.owner,
+        "agent_name": told.get("agent_name"),
         "point": "",
         "hook": "",
         "created_at": now,
@@ -240,12 +244,58 @@ def _storable_text(value: Any) -> Any:
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
-def load_after(reads: Reads, seq: int, missing: Collection[int], limit: int) -> list[StoredRecord]:
-    """Return what comes after a number in the sequence, and what was missing before it."""
+@dataclass(frozen=True, slots=True)
+class FeedFilter:
+    """What of the sequence somebody wants; of all else they are given the numbers alone."""
+
+    types: Sequence[str] = ()
+    """Names of events; one that ends with a star is the beginning of some."""
+    agent_name: str | None = None
+
+    def condition(self) -> ColumnElement[bool]:
+        """Return the SQL condition of what is wanted."""
+        columns = hook_records.c
+        each = [
+            columns.event_type.startswith(name[:-1], autoescape=True)
+            if name.endswith("*")
+            else columns.event_type == name
+            for name in self.types
+        ]
+        found = or_(*each) if each else true()
+        return found if self.agent_name is None else found & (columns.agent_name == self.agent_name)
+
+
+EVERYTHING = FeedFilter()
+_FILTERED = tuple(
+    field.name for field in fields(StoredRecord) if field.name in ("record", "change")
+)
+
+
+def load_after(
+    reads: Reads,
+    seq: int,
+    missing: Collection[int],
+    limit: int,
+    only: FeedFilter = EVERYTHING,
+) -> list[StoredRecord]:
+    """Return what comes after a number in the sequence, and what was missing before it.
+
+    What is not wanted has an empty record, which is not read: its number has to be known.
+    """
     wanted = hook_records.c.seq > seq
     if missing:
         wanted = or_(wanted, hook_records.c.seq.in_([*missing]))
-    return _load_page(reads, select(hook_records.c.seq).where(wanted), limit)
+    rows = select(hook_records.c.seq).where(wanted)
+    if only == EVERYTHING:
+        return _load_page(reads, rows, limit)
+    kept = {name: case((only.condition(), hook_records.c[name]), else_=None) for name in _FILTERED}
+    found = keys_within_bytes(
+        rows, hook_records.c.seq, func.coalesce(kept["record"], "", type_=Text)
+    )
+    columns = (kept.get(each.name, hook_records.c[each.name]) for each in fields(StoredRecord))
+    query = select(*columns).where(hook_records.c.seq.in_(found)).order_by(hook_records.c.seq)
+    page = fetch_rows(reads, StoredRecord, query.params(rows=limit, bytes=PAGE_BYTES))
+    return [row if row.record is not None else replace(row, event_type="") for row in page]
 
 
 def _load_page(reads: Reads, wanted: Select[Any], limit: int) -> list[StoredRecord]:

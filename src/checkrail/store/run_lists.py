@@ -26,6 +26,7 @@ PHASES = (
     *("success", "interrupted", "cancelled", "error", "blocked", "refused", "timeout"),
 )
 _WINDOW = 2000  # rows whose text is looked at, before the clock is
+_ROUNDED = 5e-7  # seconds: times are told to the microsecond
 _UNORDERED = 100  # rows that may be stored in another order than they were created in
 
 
@@ -190,11 +191,11 @@ def _is_one_of(column: Any, values: Sequence[str]) -> list[ColumnElement[bool]]:
 def _is_between(since: float | None, until: float | None) -> list[ColumnElement[bool]]:
     """Return the condition that runs were created in a time, with a bound for their numbers."""
     found: list[ColumnElement[bool]] = []
-    created = runs.c.created_at
     if since is not None:
-        first = select(runs.c.seq).where(created >= since).order_by(created).limit(_UNORDERED)
+        soon = runs.c.created_at >= since - _ROUNDED
+        first = select(runs.c.seq).where(soon).order_by(runs.c.created_at).limit(_UNORDERED)
         lowest = select(func.min(first.subquery().c.seq)).scalar_subquery()
-        found += [and_(created >= since, runs.c.seq >= lowest)]
+        found += [and_(soon, runs.c.seq >= lowest)]
     if until is not None:
-        found.append(created < until)
+        found.append(runs.c.created_at < until - _ROUNDED)
     return found

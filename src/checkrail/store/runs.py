@@ -97,6 +97,7 @@ class Run:
     reported_by: str | None = None
     stored_bytes: int | None = None
     summary: str | None = None
+    agent_version: int | None = None
     search_text: str | None = None
     hook_calls: int = 0
     hook_changed: int = 0
@@ -480,6 +481,21 @@ def _take(
 def find_needs(reads: Reads) -> list[str]:
     """Return what the runs that are ready need of a runner, each once."""
     return [row.needs for row in reads.execute(_NEEDED)]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How many runs wait for somebody who has what they need, and since when the oldest does."""
+
+    needs: str
+    waiting: int
+    oldest: float | None
+
+
+def waiting_by_needs(reads: Reads) -> list[Waiting]:
+    """Count the runs that are ready by what they need."""
+    query = select(runs.c.needs, func.count(), func.min(runs.c.ready_at)).where(READY)
+    return [Waiting(*row) for row in reads.execute(query.group_by(runs.c.needs))]
 
 
 def make_ready(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import bindparam, delete, exists, func, or_, select, tuple_, update
@@ -70,6 +70,11 @@ _LAST_THREAD = PreparedStatement(
     .order_by(threads.c.created_at.desc())
     .limit(1)
 )
+_COUNT_OPEN_QUERY = select(func.count()).select_from(sessions).where(OPEN_KEY)
+_COUNT_OPEN = PreparedStatement(_COUNT_OPEN_QUERY)
+_COUNT_OPEN_OF_OWNER = PreparedStatement(
+    _COUNT_OPEN_QUERY.where(sessions.c.owner == bindparam("its_owner"))
+)
 _IS_BUSY = or_(
     exists().where(messages.c.session_id == sessions.c.session_id, messages.c.ended_at.is_(None)),
     exists().where(runs.c.session_id == sessions.c.session_id, runs.c.ended_at.is_(None)),
@@ -113,6 +118,21 @@ def hold_open(tx: Tx, session_id: str, now: float) -> bool:
     return bool(_HOLD_OPEN.run(tx, {"id": session_id, "now": now}).rowcount)
 
 
+def hold_for_run(tx: Tx, made: Session, now: float) -> tuple[Session, bool]:
+    """Return the session of a run, open from now on, and whether it was opened by this.
+
+    It is made if there is none. One that has ended begins anew.
+    """
+    add(tx, made)
+    known = fetch_row(tx, Session, _LOCK, {"id": made.session_id}) or made
+    opened = known.key is None or known.ended_at is not None
+    values: dict[str, Any] = {"active_at": now, "updated_at": now}
+    if opened:
+        values |= {"key": known.session_id, "started_at": None, "ended_at": None, "reason": None}
+    update_session(tx, known.session_id, **values)
+    return replace(known, **values), opened
+
+
 def start(tx: Tx, session_id: str, now: float) -> bool:
     """Note that the hooks let a session begin; False: it has ended."""
     query = update(sessions).where(
@@ -150,10 +170,12 @@ def find_idle(
 
 def count_open(reads: Reads, owner: str | None = None) -> int:
     """Return how many sessions are open, of everybody or of one owner."""
-    query = select(func.count()).select_from(sessions).where(OPEN_KEY)
-    if owner is not None:
-        query = query.where(sessions.c.owner == owner)
-    return int(reads.execute(query).scalar() or 0)
+    found = (
+        _COUNT_OPEN.run(reads, {})
+        if owner is None
+        else _COUNT_OPEN_OF_OWNER.run(reads, {"its_owner": owner})
+    )
+    return int(found.fetchall()[0][0])
 
 
 def update_session(tx: Tx, session_id: str, /, **values: Any) -> bool:

@@ -207,6 +207,7 @@ runs = Table(
     Column("reported_by", String),  # the lease under which a runner said what came of it
     Column("stored_bytes", Number),  # of what it was given, told and came to
     Column("summary", SafeText),  # of what was asked for, in a line
+    Column("agent_version", Integer),
     Column("search_text", SafeText),  # its id, its summary, and why it went wrong
     Column("hook_calls", Integer, nullable=False, server_default="0"),
     Column("hook_changed", Integer, nullable=False, server_default="0"),
@@ -286,6 +287,7 @@ hook_records = Table(
     Column("call_id", String),  # the same in the start and the ending of one call
     Column("point", String, nullable=False),
     Column("hook", String, nullable=False),
+    Column("agent_name", String),
     Column("created_at", Double, nullable=False),
     Column("record", Packed, nullable=False),  # but for its values
     Column("change", Packed),  # what the value was, and what it became
@@ -317,6 +319,7 @@ deliveries = Table(
     Column("due_at", Double, nullable=False),
     Column("worker_id", String),
     Column("last_error", SafeText),
+    Column("history", Packed),  # what came of each of its attempts
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
     _partial_index("deliveries_owed", "due_at", where=OWED),
@@ -408,6 +411,8 @@ messages = Table(
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
     Column("ended_at", Double),
+    Column("due_at", Double),  # until then it waits for what belongs to it
+    Column("joined_to", String),  # the message that it was added to
     Index("messages_once", "channel", "account", "external_id", unique=True),
     Index("messages_of_thread", "thread_id", "seq"),
     Index("messages_of_session", "session_id", "seq"),

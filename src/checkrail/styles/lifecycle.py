@@ -6,8 +6,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from checkrail.engine.errors import InvalidOutcomeError
 from checkrail.engine.event import Event
@@ -119,7 +118,6 @@ def _response(message: AssistantMessage) -> str:
     return message.content if isinstance(message.content, str) else text_of(message.content)
 
 
-FailureMode = str | Enum | Callable[[], "str | Enum | None"] | None
 Execute = Callable[..., "Outcome | Reject | Awaitable[Outcome | Reject | None] | None"]
 
 
@@ -130,7 +128,7 @@ class LifecycleHook(Hook):
     says otherwise.
     """
 
-    failure_mode: FailureMode = "fail_open"
+    hook_options: ClassVar[Mapping[str, Any]] = {"failure_mode": "fail_open"}
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let the engine call `execute` with the events of this style."""

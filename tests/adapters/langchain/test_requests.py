@@ -201,3 +201,23 @@ async def test_several_generations_are_each_shown():
     with guard_of(hooks(("after_llm_call", mend))).activate():
         result = await scripted(kind=Two).agenerate([[HumanMessage("hi")]])
     assert [one.text for one in result.generations[0]] == ["good", "mended"]
+
+
+async def test_calls_whose_arguments_cannot_be_read_survive_a_change():
+    invalid = [
+        {"id": "c1", "name": "f", "args": "{sk-x", "error": None},
+        {"id": "c2", "name": "g", "args": "[1]", "error": None},
+    ]
+    calls = [{"id": "c3", "name": "h", "args": {"a": 1}}]
+    message = AIMessage("", invalid_tool_calls=invalid, tool_calls=calls)
+
+    def mend(event, request):
+        said = [{**request.messages[0], "content": "mended"}, *request.messages[1:]]
+        return Continue(dataclasses.replace(request, messages=said))
+
+    given = [message, HumanMessage("x")]
+    sent, _ = await asked(guard_of(hooks(("before_llm_call", mend))), given=given)
+    (made, _) = sent["messages"]
+    assert made.content == "mended"
+    assert [call["args"] for call in made.invalid_tool_calls] == ["{sk-x", "[1]"]
+    assert [call["id"] for call in made.tool_calls] == ["c3"]

@@ -17,7 +17,7 @@ from tests.channels.servers.slack import (
 )
 
 from checkrail.channels.protocol import Answer, WebRequest
-from checkrail.channels.slack.signature import is_signed, sign_body
+from checkrail.channels.slack.channel import is_signed, sign_body
 
 MENTION = event(type="app_mention", text="<@UBOT> hello", ts="1700000000.000100")
 

@@ -11,8 +11,7 @@ import pytest
 import uvloop
 
 from checkrail.runs.execute.live_run import EventLimitError
-from checkrail.runs.executors import run_command
-from checkrail.runs.executors.command import STDERR_LIMIT, STDOUT_LIMIT, TOLD_LIMIT
+from checkrail.runs.executors.command import STDERR_LIMIT, STDOUT_LIMIT, TOLD_LIMIT, run_command
 
 pytestmark = pytest.mark.usefixtures("no_descriptor_left")
 

@@ -8,7 +8,7 @@ import pytest
 from checkrail import Agent, AssistantMessage, Hooks, Stop, ToolCall, tool
 from checkrail.agent import ModelError, ToolContext
 from checkrail.runs.execute.live_run import EventLimitError
-from checkrail.runs.executors import run_loop
+from checkrail.runs.executors.loop import run_loop
 from checkrail.testing import ScriptedModel
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -8,7 +8,7 @@ import pytest
 from checkrail import Agent, Block, Fail, HookRegistry, Replace, Retry, ToolCall, tool
 from checkrail.agent.blueprint import AgentBuilder
 from checkrail.config import load_text
-from checkrail.runs.executors import run_loop
+from checkrail.runs.executors.loop import run_loop
 from checkrail.testing import ScriptedModel
 
 POINTS = (

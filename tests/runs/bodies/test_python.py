@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from checkrail.runs.execute.live_run import EventLimitError
-from checkrail.runs.executors import AgentContext, run_callable
+from checkrail.runs.executors.python import AgentContext, run_callable
 
 GIVEN = {"a": 1, "b": [2]}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from checkrail import Agent, AssistantMessage, ToolCall, tool
-from checkrail.runs.executors import run_loop
+from checkrail.runs.executors.loop import run_loop
 from checkrail.server.streams.protocol import ProtocolView
 from checkrail.server.streams.sse import SseView
 from checkrail.testing import ScriptedModel

@@ -6,7 +6,7 @@ from typing import TypedDict
 import pytest
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from checkrail.runs.graphs.context import graph_context, mirror_settings
+from checkrail.runs.graphs.context import drop_unknown, graph_context, mirror_settings
 
 
 @dataclasses.dataclass
@@ -41,7 +41,7 @@ def test_a_class_is_made_of_nothing_where_nothing_was_said(schema):
 @pytest.mark.parametrize("schema", [None, Typed])
 def test_what_is_no_class_is_left_as_it_was_said(schema):
     assert graph_context(schema, None) is graph_context(schema, {}) is None
-    assert graph_context(schema, {"more": 1}) == {"more": 1}
+    assert graph_context(schema, {"model": 1}) == {"model": 1}
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,27 @@ def test_what_is_no_class_is_left_as_it_was_said(schema):
         (Model, {"model", "Tone", "mood", "tone"}),
         (Open, {"model", "made", "Tone", "mood", "tone", "other"}),
         (Empty, set()),
+        (Typed, {"model"}),
+        (None, {"model", "made", "Tone", "mood", "tone", "other"}),
     ],
 )
 def test_unknown_keys_are_dropped(schema, known):
     given = dict.fromkeys(("model", "made", "Tone", "mood", "tone", "other"), "x")
     assert graph_context(schema, given).keys() == known
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ({"model": "x", "other": "x"}, {"model": "x", "mine": 1}),
+        ({"other": "y"}, {"model": "x", "other": "x", "mine": 1}),
+        ("text", {"model": "x", "other": "x", "mine": 1}),
+        (None, {"model": "x", "other": "x", "mine": 1}),
+    ],
+)
+def test_what_a_graph_does_not_know_of_its_context_is_not_in_its_config_either(given, left):
+    configurable = {"model": "x", "other": "x", "mine": 1}
+    assert drop_unknown(configurable, given, graph_context(Plain, given)) == left
 
 
 @pytest.mark.parametrize(

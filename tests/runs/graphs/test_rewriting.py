@@ -8,8 +8,7 @@ from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 
-from checkrail.runs.graphs.rewrite import end_with_update, rewrite_values
-from checkrail.runs.graphs.state import load_history, load_state
+from checkrail.runs.graphs.state import end_with_update, load_history, load_state, rewrite_values
 from checkrail.runs.graphs.thread_rows import delete_run
 
 from .support_graphs import State, ask, at, chain, greet, part

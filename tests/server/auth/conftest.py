@@ -119,7 +119,7 @@ def serve():
         app = make_app()
         theirs = [Route("/mine", _theirs), WebSocketRoute("/my-socket", _their_socket)]
         app.mount("", Starlette(routes=theirs))
-        app.add_middleware(Guard, authenticator=authenticator, **options)
+        app.add_middleware(Guard, authenticator=authenticator, routes=app.router.routes, **options)
         return TestClient(wrap(app) if wrap else app, base_url=base_url)
 
     return start

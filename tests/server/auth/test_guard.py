@@ -12,7 +12,7 @@ from checkrail.server.auth import (
     caller_of,
     choose_authenticator,
 )
-from checkrail.server.auth.rule_matcher import Rule, Rules
+from checkrail.server.auth.route_table import Rule, Rules
 
 EVENTS = "/threads/t/stream/events"
 
@@ -75,7 +75,8 @@ def test_each_need_is_met_by_these_roles(keys, needs, may):
     app = FastAPI()
     app.add_api_route("/thing", lambda: "there")
     rules = Rules([Rule("GET", "/thing", needs)])
-    app.add_middleware(Guard, authenticator=choose_authenticator(keys=keys), rules=rules)
+    known = choose_authenticator(keys=keys)
+    app.add_middleware(Guard, authenticator=known, routes=app.router.routes, rules=rules)
     client = TestClient(app)
     got = {
         role
@@ -142,7 +143,8 @@ def test_odd_spellings_of_a_path_do_not_open_it(serve, keys, path):
 def test_the_app_is_guarded_below_a_root_path_too(keys):
     app = FastAPI()
     app.add_api_route("/threads/{thread_id}", lambda: "there")
-    app.add_middleware(Guard, authenticator=choose_authenticator(keys=keys), custom="open")
+    known = choose_authenticator(keys=keys)
+    app.add_middleware(Guard, authenticator=known, routes=app.router.routes, custom="open")
     client = TestClient(app, root_path="/api")
     assert client.get("/api/threads/t").status_code == 401
     assert client.get("/api/threads/t", headers={"x-api-key": keys.add()}).json() == "there"
@@ -244,7 +246,7 @@ def test_starting_and_stopping_the_app_is_not_the_guards_business(keys):
         seen.append(scope["type"])
         await app(scope, receive, send)
 
-    with TestClient(Guard(lifespan, choose_authenticator(keys=keys))):
+    with TestClient(Guard(lifespan, choose_authenticator(keys=keys), app.router.routes)):
         assert seen == ["lifespan"]
 
 

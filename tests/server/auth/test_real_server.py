@@ -42,9 +42,9 @@ class Server(uvicorn.Server):
 @asynccontextmanager
 async def serving(authenticator):
     app = FastAPI()
-    app.add_api_route("/threads/{thread_id}", thread)
+    app.add_api_route("/threads/{thread_id}", thread, methods=["GET", "DELETE"])
     app.add_api_websocket_route("/threads/{thread_id}/stream/events", events)
-    app.add_middleware(Guard, authenticator=authenticator)
+    app.add_middleware(Guard, authenticator=authenticator, routes=app.router.routes)
     config = uvicorn.Config(app, log_level="error", ws="websockets-sansio")
     server = Server(config)
     with socket.socket() as bound:

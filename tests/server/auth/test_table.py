@@ -3,12 +3,16 @@ import importlib
 import inspect
 import re
 from itertools import combinations
+from unittest.mock import Mock
 
 import pytest
 from fastapi import APIRouter, FastAPI, WebSocket
 from starlette.applications import Starlette
+from starlette.routing import Mount, Route
 
-from checkrail.server.auth import TABLE, missing_routes
+from checkrail.config.server import ServerConfig
+from checkrail.server.app import build_app
+from checkrail.server.auth import TABLE, choose_authenticator, missing_routes
 from checkrail.server.auth.route_table import (
     AGENTS,
     APPROVALS,
@@ -21,10 +25,13 @@ from checkrail.server.auth.route_table import (
     RUNS,
     SERVER,
     SESSIONS,
+    SOCKET,
     STORE,
     THREADS,
+    Rule,
+    Rules,
 )
-from checkrail.server.auth.rule_matcher import SOCKET, Rule, Rules
+from checkrail.server.services import Services
 
 USERS = (
     *(*SERVER, *ASSISTANTS, *AGENTS, *THREADS, *RUNS, *SESSIONS, *EVENTS),
@@ -32,6 +39,24 @@ USERS = (
 )
 EVERY = (*USERS, *HOOKS, *RUNNER)
 CALLS = ("get", "post", "put", "patch", "delete", "stream", "request_reconnect")
+
+
+def routes_of_the_server():
+    """The routes of the app as the server builds it, with nothing behind them."""
+    nothing = [None] * 3
+    known = choose_authenticator()
+    services = Services(ServerConfig(), Mock(), Mock(), *nothing, known, None, gateway=Starlette())
+    return build_app(services, Starlette()).router.routes
+
+
+OURS = routes_of_the_server()
+
+
+def find(method, path, rules=TABLE, routes=OURS):
+    """Find the rule of a request."""
+    kind = "websocket" if method == SOCKET else "http"
+    scope = {"type": kind, "method": method, "path": path, "headers": []}
+    return rules.find(scope, routes)
 
 
 def paths_in(node, assigned):
@@ -79,7 +104,7 @@ def requests_of(module):
 )
 def test_everything_that_the_official_client_sends_is_in_the_table(kind, client, resources):
     sent = {*requests_of(f"langgraph_sdk.{kind}.{client}")}
-    found = {each: TABLE.find(*each).rule for each in sent}
+    found = {each: find(*each).rule for each in sent}
     assert found
     assert [each for each, rule in found.items() if rule is None] == []
     assert {rule.resource for rule in found.values()} <= resources
@@ -99,7 +124,7 @@ def test_everything_that_the_official_client_sends_is_in_the_table(kind, client,
     ],
 )
 def test_the_rest_of_the_surface_is_in_the_table(method, path):
-    assert TABLE.find(method, path).rule
+    assert find(method, path).rule
 
 
 def test_what_changes_something_is_not_for_viewers():
@@ -118,7 +143,7 @@ def test_hooks_are_for_admins_and_a_runner_s_routes_for_runners():
 def test_everything_of_the_gateway_is_for_members(method):
     calls = {"/gateway/calls", "/gateway/calls/{call_id}"}  # records, which viewers may read
     assert {rule.needs for rule in GATEWAY if rule.path not in calls} == {"member"}
-    assert TABLE.find(method, "/gateway/v1/chat/completions").rule in GATEWAY
+    assert find(method, "/gateway/v1/chat/completions").rule in GATEWAY
 
 
 def test_only_what_tells_nothing_about_anybody_is_public():
@@ -142,7 +167,7 @@ def test_where_two_rules_fit_a_path_the_one_with_more_text_is_found():
     ]
     for pair in clashes:
         plain = min(pair, key=lambda rule: rule.path.count("{"))
-        assert TABLE.find(plain.method, re.sub(r"{\w+}", "x", plain.path)).rule is plain
+        assert find(plain.method, re.sub(r"{\w+}", "x", plain.path)).rule is plain
 
 
 @pytest.mark.parametrize("rule", EVERY, ids=lambda rule: f"{rule.method} {rule.path}")
@@ -151,16 +176,16 @@ def test_each_rule_is_found_with_what_was_filled_in(rule):
     path = rule.path
     for at, name in enumerate(names):
         path = path.replace(f"{{{name}}}", f"v{at}")
-    found = TABLE.find(rule.method, path)
+    found = find(rule.method, path)
     assert found.rule is rule
     assert found.params == {name: f"v{at}" for at, name in enumerate(names)}
 
 
 def test_a_path_of_which_only_the_method_is_unknown_says_which_are_known():
-    found = TABLE.find("PUT", "/threads/t/runs/crons")
+    found = find("PUT", "/threads/t/runs/crons")
     assert found.rule is None
     assert found.methods == ("DELETE", "GET", "POST")  # of the crons, and of a run with that id
-    assert TABLE.find("GET", "/threads/t/stream/events").methods == ("POST",)
+    assert find("GET", "/threads/t/stream/events").methods == ("POST",)
 
 
 @pytest.mark.parametrize(
@@ -168,21 +193,43 @@ def test_a_path_of_which_only_the_method_is_unknown_says_which_are_known():
     [("/threads/t/nothing", True), ("/store", True), ("/mine", False), ("/", False), ("", False)],
 )
 def test_a_path_below_our_prefixes_is_ours_though_it_has_no_rule(path, ours):
-    found = TABLE.find("GET", path)
+    found = find("GET", path)
     assert (found.rule, found.methods, found.ours) == (None, (), ours)
 
 
 def test_a_rule_may_be_for_a_whole_tree():
     rules = Rules([Rule("GET", "/static/{path:path}", "public"), Rule("GET", "/static", "admin")])
-    assert rules.find("GET", "/static/a/b.css").params == {"path": "a/b.css"}
-    assert rules.find("GET", "/static/").rule.needs == "public"
-    assert rules.find("GET", "/static").rule.needs == "admin"
+    routes = [Route("/static", there), Route("/static/{rest:path}", there)]
+    assert find("GET", "/static/a/b.css", rules, routes).params == {"rest": "a/b.css"}
+    assert find("GET", "/static/", rules, routes).rule.needs == "public"
+    assert find("GET", "/static", rules, routes).rule.needs == "admin"
     assert rules.has("GET", "/static/{path:path}")
 
 
 def test_two_rules_for_one_route_are_refused():
     with pytest.raises(ValueError, match=r"two rules for GET /a/\{y\}"):
         Rules([Rule("GET", "/a/{x}", "viewer"), Rule("GET", "/a/{y}", "admin")])
+
+
+def test_the_route_that_comes_first_in_the_app_is_the_one_that_counts():
+    rules = Rules([Rule("GET", "/a/{x}", "admin"), Rule("GET", "/a/b", "public")])
+    first, second = Route("/a/{name}", there), Route("/a/b", there)
+    assert find("GET", "/a/b", rules, [first, second]).rule.needs == "admin"
+    assert find("GET", "/a/b", rules, [second, first]).rule.needs == "public"
+
+
+def test_a_route_without_a_rule_hides_those_behind_it():
+    rules = Rules([Rule("GET", "/a/{x}", "public")])
+    routes = [Route("/a/b/{rest:path}", there), Route("/a/b", there), Route("/a/{x}", there)]
+    assert find("GET", "/a/c", rules, routes).rule.needs == "public"
+    assert find("GET", "/a/b/c", rules, routes).rule is None
+    open_to_all = [Mount("/a/b", Starlette()), Route("/a/{x:path}", there)]
+    assert find("GET", "/a/b/c", rules, open_to_all).rule is None
+
+
+def test_a_socket_at_a_path_of_requests_is_told_what_the_path_takes():
+    assert find(SOCKET, "/threads/t").methods == ("DELETE", "GET", "PATCH")
+    assert find(SOCKET, "/gateway/v1/x").rule is None
 
 
 def small_app():

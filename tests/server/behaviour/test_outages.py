@@ -88,6 +88,17 @@ def test_requests_get_503_and_the_log_one_line(cut_off):
     assert len(said) < 5000, said
 
 
+def test_a_database_that_is_frozen_is_not_ready(cut_off):
+    served, proxy, _ = cut_off
+    with httpx.Client(base_url=served.url, timeout=60) as client:
+        until(lambda: client.get("/ok", params={"check_db": True}).status_code == 200)
+        proxy.delay = 15.0
+        ready = client.get("/ok", params={"check_db": True})
+        proxy.delay = 0.0
+        assert (ready.status_code, ready.json()["info"]) == (503, {"database": "away"})
+        until(lambda: client.get("/ok", params={"check_db": True}).status_code == 200)
+
+
 async def _refused_socket(served, thread, headers):
     url = f"{served.url.replace('http', 'ws')}/threads/{thread}/stream/events"
     with pytest.raises(websockets.InvalidStatus) as refused:

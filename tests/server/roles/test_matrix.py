@@ -23,8 +23,7 @@ from websockets.sync.client import connect
 from checkrail.config.server import ServerConfig
 from checkrail.server.app import build_app
 from checkrail.server.auth import choose_authenticator
-from checkrail.server.auth.route_table import routes_of
-from checkrail.server.auth.rule_matcher import SOCKET
+from checkrail.server.auth.route_table import SOCKET, routes_of
 from checkrail.server.services import Services
 
 from .conftest import KEYS
@@ -176,6 +175,7 @@ class Things:
         state = self.clients["member"].get(f"/threads/{thread}/state").json()
         [record, *_] = self.clients["member"].get(f"/runs/{run['run_id']}/hooks").json()
         ids = {"thread_id": thread, "run_id": run["run_id"], "record_id": record["record_id"]}
+        ids["step_id"] = "queue"
         return {**ids, "checkpoint_id": state["checkpoint"]["checkpoint_id"]}
 
     def _make_session(self):
@@ -398,9 +398,15 @@ READING = {
     "decision": "block",
     "enabled": True,
     "extract": {"a": "values.text"},
-    "fields": "summary",
+    "around": "queue",
+    "by": "status",
+    "cap": 5,
+    "fields": "list",
     "filter": {"a": 1},
+    "fold": "true",
+    "from": "2020-01-01T00:00:00Z",
     "graph_id": "echo",
+    "hooks": "any",
     "ids": ["{thread_id}"],
     "include": "ttl",
     "key": "k",
@@ -415,9 +421,12 @@ READING = {
     "namespace_prefix": ["shared"],
     "offset": 0,
     "open": True,
+    "origin": "api",
     "parent_run_id": "{run_id}",
     "parent_session_id": "{session_id}",
+    "phase": "success",
     "prefix": ["shared"],
+    "q": "x",
     "query": None,
     "recurse": "true",
     "refresh_ttl": True,
@@ -427,7 +436,10 @@ READING = {
     "session_id": "{session_id}",
     "sort_by": "created_at",
     "sort_order": "asc",
+    "show": "all",
     "status": None,
+    "to": "2100-01-01T00:00:00Z",
+    "types": "run_*",
     "stream_mode": "values",
     "subgraphs": True,
     "suffix": ["shared"],
@@ -440,6 +452,7 @@ READING = {
 """Options that change nothing, each with a value; None is one that is not tried."""
 
 OF_ROUTE = {
+    ("GET /runs/{run_id}/hooks", "fields"): "summary",
     ("GET /approvals", "before"): "{approval_id}",
     ("GET /gateway/calls", "before"): "{call_id}",
     ("GET /messages", "before"): "{message_id}",

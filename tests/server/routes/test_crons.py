@@ -11,7 +11,7 @@ from checkrail.runs.admit.admission import agent_assistant_id, new_thread
 from checkrail.runs.events.hub import WORK, Wakeup
 from checkrail.runs.scheduler import build_cron_request
 from checkrail.server.auth import choose_authenticator
-from checkrail.server.run_bodies import RunOptions
+from checkrail.server.run_requests import RunOptions
 from checkrail.store import crons, runs, threads
 from checkrail.store.keys import Key
 

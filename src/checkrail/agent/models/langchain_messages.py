@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from checkrail.llm.tool_arguments import read_calls
 from checkrail.llm.usage import sum_usage
 
 if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall
 
 MODELS = ("model_name", "model", "model_id")
 STOPS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
@@ -36,15 +37,43 @@ PLAIN = frozenset({"type", "text", "id", "index"})
 
 def langchain_messages(messages: Iterable[Mapping[str, Any]]) -> list[BaseMessage]:
     """Write a conversation in LangChain's messages; parts it does not know are passed on."""
-    from langchain_core.messages import convert_to_messages
-
-    return convert_to_messages([_with_status(message) for message in thaw([*messages])])
+    return [_langchain_message(message) for message in thaw([*messages])]
 
 
-def _with_status(message: dict[str, Any]) -> dict[str, Any]:
+def _langchain_message(message: dict[str, Any]) -> BaseMessage:
+    from langchain_core.messages import AIMessage, convert_to_messages
+
     if message.pop("is_error", False):
         message["status"] = "error"
-    return message
+    calls = message.get("tool_calls") or ()
+    invalid = [call for call in calls if not _has_object(call)]
+    if invalid:
+        message["tool_calls"] = [call for call in calls if call not in invalid]
+    (made,) = convert_to_messages([message])
+    if invalid and isinstance(made, AIMessage):
+        made.invalid_tool_calls = [_invalid_call(call) for call in invalid]
+    return made
+
+
+def _has_object(call: Mapping[str, Any]) -> bool:
+    """Return whether the arguments of a tool call are an object; LangChain reads no others."""
+    arguments = call["function"]["arguments"] if "function" in call else call["args"]
+    if not isinstance(arguments, str):
+        return isinstance(arguments, Mapping)
+    try:
+        return isinstance(json.loads(arguments, strict=False), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _invalid_call(call: Mapping[str, Any]) -> InvalidToolCall:
+    from langchain_core.messages import InvalidToolCall
+
+    function = call.get("function") or {"name": call.get("name"), "arguments": call.get("args")}
+    name, arguments = function["name"], function["arguments"]
+    return InvalidToolCall(
+        type="invalid_tool_call", id=call.get("id"), name=name, args=arguments, error=None
+    )
 
 
 def check_stream_end(chunks: Sequence[AIMessage]) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import logging
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
@@ -31,7 +34,6 @@ from checkrail.channels.protocol import (
 )
 from checkrail.channels.slack.api import SlackApi
 from checkrail.channels.slack.payloads import Listen, PayloadReader
-from checkrail.channels.slack.signature import is_signed
 from checkrail.channels.slack.socket import SocketMode
 from checkrail.channels.slack.text import build_blocks, escape
 
@@ -40,6 +42,11 @@ FINAL = {"X-Slack-No-Retry": "1"}
 """What tells Slack that another try is in vain."""
 
 _log = logging.getLogger(__name__)
+
+TOLERANCE = 300
+"""Seconds that a request may be old, or from the future."""
+
+_TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 
 def _strip(value: Any) -> Any:
@@ -83,6 +90,7 @@ class SlackChannel(Channel):
         edits=True,
         buttons=True,
         typing=True,
+        typing_seconds=100.0,  # Slack takes it away after two minutes, or with the answer
         attachments=True,
         max_text=2400,  # five times as much, if all is escaped, fits in a message with buttons
     )
@@ -223,3 +231,18 @@ def _read_body(request: WebRequest) -> Mapping[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
+
+
+def is_signed(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
+    """Return whether a request was signed by Slack, and lately. It never raises."""
+    sent = headers.get("x-slack-request-timestamp", "")
+    if not _TIMESTAMP.fullmatch(sent) or abs(now - int(sent)) > TOLERANCE:
+        return False
+    signature = headers.get("x-slack-signature", "").encode(errors="replace")
+    return hmac.compare_digest(signature, sign_body(secret, sent, body).encode())
+
+
+def sign_body(secret: str, sent: str, body: bytes) -> str:
+    """Return the signature of a body that was sent at a time, in seconds of Unix."""
+    signed = b"v0:" + sent.encode() + b":" + body
+    return "v0=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()

@@ -20,9 +20,16 @@ from checkrail.engine.values import AssistantMessage, ModelRequest, ToolCall
 from checkrail.llm.answer_errors import ErrorAnswer, InvalidAnswer
 from checkrail.llm.answer_fields import list_in, object_in, text_in
 from checkrail.llm.argument_checks import check_arguments
-from checkrail.llm.chat import tool_calls
 from checkrail.llm.chat.answer_draft import REASONING, usage_of
-from checkrail.llm.chat.tool_calls import LEGACY, Call, match_calls, write_call
+from checkrail.llm.chat.tool_calls import (
+    LEGACY,
+    Call,
+    find_calls,
+    match_calls,
+    other_fields,
+    parse_calls,
+    write_call,
+)
 from checkrail.llm.conversation import is_parts, render_call, text_of
 from checkrail.llm.other_fields import (
     OTHER_FIELDS,
@@ -77,7 +84,7 @@ def _read_message(body: Body) -> AssistantMessage:
         raise InvalidAnswer("it has no choices")
     said = [_read_choice(choice) for choice in choices]
     called = [call for one in said for call in one.calls]
-    calls, metadata = tool_calls.parse_calls(called)
+    calls, metadata = parse_calls(called)
     message = object_in(choices[0].get("message"), "its message")
     finish = text_in(choices[0].get("finish_reason"), "its finish reason")
     reason = "refusal" if message.get("refusal") else finish
@@ -89,7 +96,7 @@ def _read_message(body: Body) -> AssistantMessage:
         stop_reason=read_stop_reason(reason, calls=bool(calls)),
         metadata=metadata | _join_metadata(said) | find_other_fields(body, OF_ANSWER),
     )
-    answer = with_call_fields(answer, map(tool_calls.other_fields, called))
+    answer = with_call_fields(answer, map(other_fields, called))
     return check_arguments(answer, [call["function"].get("arguments") for call in called])
 
 
@@ -111,7 +118,7 @@ def _read_choice(choice: Mapping[str, Any]) -> ChoiceContent:
     }
     metadata = {"reasoning": shown, "fields": others, **find_choice_fields(choice)}
     told = {name: value for name, value in metadata.items() if value}
-    return ChoiceContent(_read_content(message), tool_calls.find_calls(message), told)
+    return ChoiceContent(_read_content(message), find_calls(message), told)
 
 
 def find_choice_fields(choice: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from checkrail.llm.other_fields import add_earlier
 from checkrail.llm.provider_errors import WRONG, describe_error, unreadable_error
 from checkrail.llm.request_fields import tool_names
 from checkrail.llm.sse import Piece, write_event
-from checkrail.llm.stream_buffer import StreamBuffer, merge_pieces
-from checkrail.llm.stream_reader import BufferedStreamReader
+from checkrail.llm.stream_reader import BufferedStreamReader, StreamBuffer, merge_pieces
 from checkrail.llm.unknown_calls import MARKS, begins_call, has_call
 from checkrail.llm.wire_format import Body, Kind, UnreadableError
 

@@ -32,7 +32,8 @@ from checkrail.llm.gemini.parts import (
     write_part,
     write_response,
 )
-from checkrail.llm.messages import request as messages_request
+from checkrail.llm.messages.request import read_request as read_messages_request
+from checkrail.llm.messages.request import write_request as write_messages_request
 from checkrail.llm.request_fields import freeze_request
 from checkrail.llm.wire_format import Body, UnreadableError
 
@@ -122,7 +123,7 @@ def _system_fields(given: Part) -> Body:
 def read_request(given: Body, model: str | None, *, stream: bool) -> ModelRequest:
     """Read a request; `raw` is the body. Raises `UnreadableError`."""
     shown = ShownRequest(given, model, stream=stream)
-    request = messages_request.read_request(shown.shown)
+    request = read_messages_request(shown.shown)
     if shown.outer is not None:
         others = {name: value for name, value in shown.outer.items() if name != WITHIN}
         request = dataclasses.replace(request, params={**request.params, **others})
@@ -134,7 +135,7 @@ def write_request(
 ) -> Body:
     """Write what hooks changed in a request."""
     shown = ShownRequest(given, before.model, stream=stream)
-    changed = messages_request.write_request(shown.shown, before, after)
+    changed = write_messages_request(shown.shown, before, after)
     body = shown.body
     written = {name: changed[name] for name in changed if name not in (*APART, *NOT_OURS)}
     if "model" in body:

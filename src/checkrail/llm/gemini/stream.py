@@ -24,8 +24,7 @@ from checkrail.llm.json_bytes import read_object
 from checkrail.llm.other_fields import EARLIER
 from checkrail.llm.provider_errors import WRONG, describe_error, unreadable_error
 from checkrail.llm.sse import Piece
-from checkrail.llm.stream_buffer import StreamBuffer
-from checkrail.llm.stream_reader import BufferedStreamReader
+from checkrail.llm.stream_reader import BufferedStreamReader, StreamBuffer
 from checkrail.llm.unknown_calls import begins_call, has_call
 from checkrail.llm.wire_format import Body, Kind, UnreadableError
 

@@ -16,8 +16,7 @@ from checkrail.llm.other_fields import UNKNOWN, add_earlier, find_earlier, write
 from checkrail.llm.provider_errors import WRONG, unreadable_error
 from checkrail.llm.sse import Piece, write_event
 from checkrail.llm.stop_reasons import counts_differ
-from checkrail.llm.stream_buffer import StreamBuffer, merge_pieces
-from checkrail.llm.stream_reader import BufferedStreamReader
+from checkrail.llm.stream_reader import BufferedStreamReader, StreamBuffer, merge_pieces
 from checkrail.llm.tool_arguments import json_object
 from checkrail.llm.unknown_calls import OF_PROVIDER, begins_call, has_call
 from checkrail.llm.wire_format import Body, Kind, UnreadableError

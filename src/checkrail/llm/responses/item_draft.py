@@ -14,7 +14,7 @@ from checkrail.llm.responses.tool_calls import (
     read_arguments_text,
     tool_name,
 )
-from checkrail.llm.stream_buffer import join_surrogates
+from checkrail.llm.stream_reader import join_surrogates
 from checkrail.llm.tool_arguments import json_object
 from checkrail.llm.wire_format import UnreadableError
 

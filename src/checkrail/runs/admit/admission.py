@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -54,6 +54,9 @@ _DAY = 86_400.0
 _OWED = ("hook", "callback")  # runs that others wait for, and that were admitted with theirs
 _WAITING = ("hook", "cron", "callback", MESSAGE)  # no client asks again for what these ask for
 
+Confirm = Callable[[Tx], None]
+"""Raises a `RequestError` before it has written anything, if runs are not to be stored."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
@@ -85,8 +88,12 @@ class Admission:
         requests: Sequence[RunRequest],
         asker: Principal,
         once: Idempotency | None = None,
+        confirm: Confirm | None = None,
     ) -> list[Run]:
-        """Admit runs, all or none, and return their rows; those that can start have started."""
+        """Admit runs, all or none, and return their rows; those that can start have started.
+
+        `confirm` has the last word, in the transaction that stores them.
+        """
         patient = _waits_for_database(requests)
         if once is not None and (known := await self._find_repeated(asker, once, patient=patient)):
             return known
@@ -96,7 +103,7 @@ class Admission:
                 if known is not None:
                     return known
                 # A client that goes away now must not leave a run behind that nobody begins with.
-                keeping = self._store_runs(requests, drafts, asker, once, seen)
+                keeping = self._store_runs(requests, drafts, asker, once, seen, confirm)
                 task = asyncio.get_running_loop().create_task(keeping)
                 task.add_done_callback(partial(_end_turn, turn.pop_all()))
             rows = await asyncio.shield(task)
@@ -168,13 +175,14 @@ class Admission:
         if left:
             self._undecided[owner] = left
 
-    async def _store_runs(
+    async def _store_runs(  # noqa: PLR0917 - one call of it
         self,
         requests: Sequence[RunRequest],
         asked: Sequence[_Draft],
         asker: Principal,
         once: Idempotency | None,
         seen: AgentsSeen,
+        confirm: Confirm | None = None,
     ) -> list[Run] | None:
         """Store runs and start them; those that no hook had to see are drafted here.
 
@@ -188,6 +196,8 @@ class Admission:
                 if not drafts:
                     drafts.extend(self._draft_runs(requests, asker, tx))
                 self._check_quotas(tx, drafts, asker)
+                if confirm is not None:
+                    confirm(tx)
             except RequestError as error:  # nothing is written: others' writes can stand
                 return error
             records.add(tx, before)
@@ -216,10 +226,13 @@ class Admission:
     ) -> list[StoredRecord]:
         """Take the records of what came before these runs, so that they are read in this order.
 
-        That is their `before_run`, and the start of a hook whose work they are.
+        That is their `before_run`, the hooks of a message that they answer, and the start of a
+        hook whose work they are.
         """
         run_ids: list[str | None] = [draft.row.run_id for draft in asked]
         run_ids += [each.parent_run_id for each in requests if each.origin == HOOK]
+        if not asked:
+            run_ids += [each.run_id for each in requests if each.origin == MESSAGE]
         log = self._parts.log
         return [row for run_id in run_ids if run_id for row in log.take_records(run_id)]
 
@@ -268,6 +281,7 @@ class Admission:
             request,
             config=_merge_settings(assistant.config, config),
             context=_merge_settings(assistant.context, context),
+            context_given=bool(request.context),
         )
         now = self._parts.database.time()
         agent = self._parts.catalogue.require_runnable(assistant.graph_id)
@@ -285,6 +299,7 @@ class Admission:
             notify_on_end=request.notify_on_end,
             assistant_id=assistant.assistant_id,
             agent_name=assistant.graph_id,
+            agent_version=agent.version if agent.made_over_http else None,
             owner=asker.owner_of_new,
             user=plain(asker.user),
             multitask_strategy=request.multitask_strategy,

@@ -37,6 +37,7 @@ class RunRequest:
     command: Mapping[str, Any] | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
+    context_given: bool = False  # by whoever requests it, and not as `configurable` alone
     metadata: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: Mapping[str, Any] | None = None
     stream_mode: Sequence[str] = ("values",)
@@ -71,6 +72,7 @@ class RunRequest:
         given = {
             "config": self.config,
             "context": self.context,
+            "context_given": self.context_given,
             "command": self.command,
             "checkpoint": self.checkpoint,
             "stream_mode": [*self.stream_mode],

@@ -241,6 +241,7 @@ def record_row(record: HookRecord, worker_id: str) -> StoredRecord:
         owner=told.get("user_id"),
         worker_id=worker_id,
         call_id=record.call_id,
+        agent_name=told.get("agent_name"),
         point=told["point"],
         hook=record.hook,
         created_at=record.time,

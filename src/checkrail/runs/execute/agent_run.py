@@ -10,15 +10,18 @@ from checkrail.engine.asks import AnswerLater
 from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision
 from checkrail.engine.scope import Scope
-from checkrail.runs import approvals, jsons, tools
+from checkrail.runs import jsons, tools
 from checkrail.runs.agents.catalogue import AgentEntry
 from checkrail.runs.agents.factory import AgentFactory
-from checkrail.runs.events.held_events import Emit, HeldEvents, has_result_hooks
 from checkrail.runs.execute.job import MEMO, NOT_LEFT, Job, JobResult, Message, suspended_state
 from checkrail.runs.execute.live_run import LiveRun
-from checkrail.runs.executors import run_callable, run_command, run_loop
+from checkrail.runs.execute.run_messages import fire_result, holds_result, reviews_result
+from checkrail.runs.executors.command import run_command
+from checkrail.runs.executors.loop import run_loop
+from checkrail.runs.executors.python import run_callable
 from checkrail.runs.finish import outcome as outcomes
 from checkrail.runs.finish.outcome import RunOutcome
+from checkrail.runs.graphs.execution import Emit, HeldEvents
 from checkrail.runs.services import RunServices, user_of
 from checkrail.store import threads
 from checkrail.store.runs import Run
@@ -52,7 +55,7 @@ class AgentRun:
         left = kept or NOT_LEFT
         self._live.allow_suspension(allowed=agent.config.kind != PROCEDURAL)
         held = None
-        if left["events"] or has_result_hooks(self._scope):
+        if left["events"] or holds_result(self._parts, self._live.row, self._scope):
             held = HeldEvents(self._live.emit, self._parts.settings.limits.events, left["events"])
             self._emit = held.emit
         work = await self._build_job(agent, left)
@@ -71,7 +74,7 @@ class AgentRun:
         agent = catalogue.get(name) or catalogue.require_runnable(name)  # it may be off by now
         held = HeldEvents(self._live.emit, self._parts.settings.limits.events, kept["events"])
         done = JobResult(kept["output"], kept["messages"], kept["usage"])
-        if not self._scope.has("on_result"):
+        if not reviews_result(self._parts, self._live.row, self._scope):
             held.release()
         return await self.review_result(agent, done, held)
 
@@ -106,15 +109,15 @@ class AgentRun:
                 held.drop()
             return self._with_usage(failed)
         output = done.output
-        if self._scope.has("on_result"):
-            verdict = await approvals.fire_or_suspend(
-                self._parts,
-                self._live,
-                self._scope,
-                "on_result",
-                output,
-                keep=lambda: _suspended_result(done, held),
-            )
+        first = done  # what a suspended run is entered with again
+        verdict = await fire_result(
+            self._parts,
+            self._live,
+            self._scope,
+            output,
+            keep=lambda: _suspended_result(first, held),
+        )
+        if verdict is not None:
             if verdict.decision in (Decision.BLOCK, Decision.FAIL):
                 if held is not None:
                     held.drop()

@@ -27,6 +27,14 @@ from checkrail.runs.approvals import (
 from checkrail.runs.execute.agent_run import AgentRun
 from checkrail.runs.execute.job import MEMO
 from checkrail.runs.execute.live_run import EventLimitError, LiveRun
+from checkrail.runs.execute.run_messages import (
+    REFUSING,
+    find_message,
+    find_said,
+    fire_inbound,
+    fire_result,
+    replace_said,
+)
 from checkrail.runs.finish import outcome as outcomes
 from checkrail.runs.finish.finisher import Finisher
 from checkrail.runs.finish.outcome import RunOutcome
@@ -226,20 +234,10 @@ class RunExecutor:
         Unless the agent has changed meanwhile: then the run is still starting.
         """
         seen = self._parts.see_agents(live.row.agent_name)
-        changed: dict[str, Any] = {}
         live.clear_answers()
-        if scope.has("on_run_start"):
-            key, value = hook_subject(live.row)
-            verdict = await fire_or_suspend(self._parts, live, scope, "on_run_start", value)
-            if verdict.decision in (Decision.BLOCK, Decision.FAIL):
-                return outcome_from_verdict(verdict)
-            if verdict.decision is Decision.REPLACE:
-                return await self._use_replacement(live, scope, thaw(verdict.value))
-            if (given := jsons.jsonable(thaw(verdict.value))) != value:
-                changed = subject_changes(live.row, key, given)
-            if key == "parameters" and (left := jsons.jsonable(thaw(verdict.given))) != value:
-                changed["input"] = left  # what was redacted is not to be found there either
-                changed |= summary_columns(live.row, left)
+        changed = await self._decide_start(live, scope)
+        if isinstance(changed, RunOutcome):
+            return changed
         if live.passes or not self._parts.can_run(live.row.needs):
             await self._release_to_runner(live, changed, seen)
             return None
@@ -258,6 +256,61 @@ class RunExecutor:
             live.change_row(changed | {"phase": "running"})
             live.clear_answers()
         return None
+
+    async def _decide_start(self, live: LiveRun, scope: Scope) -> RunOutcome | dict[str, Any]:
+        """Fire the hooks before a run; return the columns that they changed, or how it ended."""
+        key, subject = hook_subject(live.row)
+        decided = await self._decide_message(live, scope, subject)
+        if isinstance(decided, RunOutcome):
+            return decided
+        value, changed = decided
+        if value != subject:
+            changed |= subject_changes(live.row, key, value)
+        if not scope.has("on_run_start"):
+            return changed
+        verdict = await fire_or_suspend(self._parts, live, scope, "on_run_start", value)
+        if verdict.decision in REFUSING:
+            return outcome_from_verdict(verdict)
+        if verdict.decision is Decision.REPLACE:
+            return await self._use_replacement(live, scope, thaw(verdict.value))
+        if (given := jsons.jsonable(thaw(verdict.value))) != value:
+            changed |= subject_changes(live.row, key, given)
+        if key == "parameters" and (left := jsons.jsonable(thaw(verdict.given))) != value:
+            changed["input"] = left  # what was redacted is not to be found there either
+            changed |= summary_columns(live.row, left)
+        return changed
+
+    async def _decide_message(
+        self, live: LiveRun, scope: Scope, subject: Any
+    ) -> RunOutcome | tuple[Any, dict[str, Any]]:
+        """Fire the hooks on a message that a run brings: see `run_messages`.
+
+        Return the input as they left it, and the columns that this changes beside it.
+        """
+        said = find_message(self._parts, live.row, subject)
+        verdict = None if said is None else await fire_inbound(self._parts, live, scope, said)
+        if verdict is None:
+            return subject, {}
+        if verdict.decision in REFUSING:
+            return outcome_from_verdict(verdict)
+        if verdict.decision is Decision.STOP:
+            output = self._build_answer(live, subject, verdict.value)
+            return await self._use_replacement(live, scope, output)
+        if verdict.value.content == said:
+            return subject, {}
+        changed = {}
+        if verdict.redacted and find_said(live.row.input) == said:
+            changed["input"] = replace_said(live.row.input, verdict.given.content)
+            changed |= summary_columns(live.row, changed["input"])
+        return replace_said(subject, verdict.value.content), changed
+
+    def _build_answer(self, live: LiveRun, subject: Any, text: str) -> Any:
+        """Return the output of a run whose message a hook has answered in place of the agent."""
+        agent = self._parts.catalogue.get(live.row.agent_name)
+        if agent is None or agent.config.kind != GRAPH:
+            return text
+        before = subject.get("messages") or ()
+        return {"messages": [*before, {"type": "ai", "content": text}]}
 
     async def _release_to_runner(
         self, live: LiveRun, changed: dict[str, Any], seen: AgentsSeen
@@ -287,14 +340,13 @@ class RunExecutor:
 
     async def _use_replacement(self, live: LiveRun, scope: Scope, output: Any) -> RunOutcome:
         """Use a start hook's value as the result, if the hooks on results agree."""
-        if scope.has("on_result"):
+        first = output
 
-            def build_suspended() -> dict[str, Any]:
-                return {"replaced": True, "output": output}
+        def build_suspended() -> dict[str, Any]:
+            return {"replaced": True, "output": first}
 
-            verdict = await fire_or_suspend(
-                self._parts, live, scope, "on_result", output, keep=build_suspended
-            )
+        verdict = await fire_result(self._parts, live, scope, output, keep=build_suspended)
+        if verdict is not None:
             if verdict.decision in (Decision.BLOCK, Decision.FAIL):
                 return outcome_from_verdict(verdict)
             output = thaw(verdict.value)

@@ -15,16 +15,18 @@ from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision, HookPoint, Lane
 from checkrail.engine.scope import Scope
 from checkrail.engine.verdict import Verdict
-from checkrail.runs import approvals, jsons
-from checkrail.runs.events.held_events import Emit, HeldEvents, has_result_hooks
+from checkrail.runs import jsons
 from checkrail.runs.execute.job import MEMO, NOT_LEFT, suspended_state
 from checkrail.runs.execute.live_run import LiveRun
+from checkrail.runs.execute.run_messages import fire_result, holds_result, reviews_result
 from checkrail.runs.finish import outcome as outcomes
 from checkrail.runs.finish.outcome import RunOutcome
-from checkrail.runs.graphs import rewrite, state, thread_rows
+from checkrail.runs.graphs import state, thread_rows
 from checkrail.runs.graphs.execution import (
     INTERRUPT,
+    Emit,
     GraphOutcome,
+    HeldEvents,
     execute_graph,
     returned_channels,
 )
@@ -173,7 +175,7 @@ class GraphRun:
         """Fire the hooks again on a result of the graph that was stored meanwhile."""
         row = self._live.row
         held = HeldEvents(self._live.emit, self._parts.settings.limits.events, kept["events"])
-        if not self._scope.has("on_result"):
+        if not reviews_result(self._parts, self._live.row, self._scope):
             held.release()
         config = row.kwargs.get("config") or {}
         async with self._parts.graphs.open(
@@ -198,6 +200,7 @@ class GraphRun:
             command=kwargs.get("command"),
             config=_with_metadata(kwargs.get("config") or {}, row.metadata),
             context=kwargs.get("context"),
+            context_given=kwargs.get("context_given", False),
             checkpoint=kwargs.get("checkpoint"),
             assistant_id=row.assistant_id,
             graph_id=row.agent_name,
@@ -217,7 +220,7 @@ class GraphRun:
         )
 
     def _has_result_hooks(self) -> bool:
-        return has_result_hooks(self._scope)
+        return holds_result(self._parts, self._live.row, self._scope)
 
     def _crash_policy(self) -> str:
         if self._live.row.kwargs.get("durability") == "exit":
@@ -234,8 +237,8 @@ class GraphRun:
             return self._interrupt_outcome(found)
         values = found.values
         ended = self._output_mismatch(found.output)
-        if ended is None and self._scope.has("on_result"):
-            verdict = await self._fire_on_result(values, held)
+        verdict = None if ended is not None else await self._fire_on_result(values, held)
+        if verdict is not None:
             if verdict.decision in (Decision.BLOCK, Decision.FAIL):
                 ended = self._outcome_from_verdict(verdict)
             else:
@@ -267,19 +270,17 @@ class GraphRun:
         if "values" in self._modes:
             shown = changed if self._whole_state else found.select_output(changed)
             self._live.emit("values", (), shown)
-        await rewrite.rewrite_values(graph, self._live.thread_id, changed)
+        await state.rewrite_values(graph, self._live.thread_id, changed)
         return changed
 
-    async def _fire_on_result(self, values: Any, held: HeldEvents | None) -> Verdict:
-        """Fire the hooks on a result; it is stored if somebody has to be asked first."""
+    async def _fire_on_result(self, values: Any, held: HeldEvents | None) -> Verdict | None:
+        """Fire the hooks on a result, if any; it is stored if somebody has to be asked first."""
 
         def build_suspended() -> dict[str, Any]:
             held_back = [] if held is None else held.events
             return {"output": values, "usage": self._guard.usage, "events": held_back}
 
-        return await approvals.fire_or_suspend(
-            self._parts, self._live, self._scope, "on_result", values, keep=build_suspended
-        )
+        return await fire_result(self._parts, self._live, self._scope, values, keep=build_suspended)
 
     def _interrupt_outcome(self, found: GraphOutcome) -> RunOutcome:
         """Return the outcome of a run that waits for somebody: its output says for what."""
@@ -308,7 +309,7 @@ class GraphRun:
         message = ended.message
         said = None if message is None else {"role": "assistant", "content": thaw(message.content)}
         update = None if said is None else {"messages": [said]}
-        values = await rewrite.end_with_update(graph, self._live.thread_id, update)
+        values = await state.end_with_update(graph, self._live.thread_id, update)
         found = GraphOutcome(values, returned=returned_channels(graph))
         return await self._review_result(graph, found, held)
 

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from checkrail.runs.events.hub import WORK, Wakeup
-from checkrail.runs.execute.checkpoint_cleanup import CheckpointCleanup
 from checkrail.runs.execute.execution import RunExecutor
 from checkrail.runs.execute.lease import BeatResult, WorkerLease
 from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.finish.deliverer import Deliverer
 from checkrail.runs.graphs.fences import set_fence
+from checkrail.runs.graphs.thread_rows import delete_thread
 from checkrail.runs.recovery import give_up
 from checkrail.runs.services import HOOK, RunServices
 from checkrail.runs.tools import ResumeSession
 from checkrail.store import runs
 from checkrail.store.database import Tx
-from checkrail.store.health import DatabaseUnavailableError
+from checkrail.store.health import DatabaseUnavailableError, find_trouble
 from checkrail.store.runs import Run
 
 log = logging.getLogger("checkrail.runs")
@@ -29,6 +31,8 @@ _AT_ONCE = 100  # runs that are made ready
 _STARTS = 16  # runs whose start hooks are asked for runners, above the capacity
 _RUNS = "runs"
 _LOOK_EVERY = 5.0  # seconds: behind the bell, in case a word was lost
+_SWEEP_EVERY = 0.2  # seconds
+_MOST_SWEPT = 100  # threads
 
 
 @dataclass(slots=True)
@@ -128,7 +132,7 @@ class Worker:
     async def _claim_runs(self, room: int, awaited: frozenset[str]) -> _ClaimedRuns | None:
         """Claim runs; None: the agents were not up to date, and are now."""
         parts = self._parts
-        seen, straight = parts.see_agents(), not parts.has_hooks("on_run_start")
+        seen, straight = parts.see_agents(), not parts.has_start_hooks()
         suspects = room > 0 and parts.last_chance.start_search(_RUNS)
         taken: _ClaimedRuns | None = _ClaimedRuns()
         try:
@@ -312,3 +316,42 @@ class Worker:
             return
         begun = self._begun.get(run_id) == row.attempt
         give_up(tx, self._parts, row, lost=begun, begun=begun)
+
+
+class CheckpointCleanup:
+    """Deletes the checkpoints of stateless runs, which nobody needs any more."""
+
+    def __init__(self, checkpointer: Any) -> None:
+        self._checkpointer = checkpointer
+        self._waiting: list[str] = []
+        self._closing = asyncio.Event()
+        self._sweeping: asyncio.Task[None] | None = None
+
+    def add(self, thread_id: str) -> None:
+        """Delete the checkpoints of a thread, soon; without graphs, there are none."""
+        if self._checkpointer is None:
+            return
+        self._waiting.append(thread_id)
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def close(self) -> None:
+        """Delete what waits, now."""
+        self._closing.set()
+        if self._sweeping is not None:
+            await self._sweeping
+
+    async def _sweep(self) -> None:
+        while self._waiting:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SWEEP_EVERY):
+                    await self._closing.wait()
+            batch, self._waiting = self._waiting[:_MOST_SWEPT], self._waiting[_MOST_SWEPT:]
+            try:
+                await delete_thread(self._checkpointer, *batch)
+            except Exception as error:
+                if find_trouble(error) is not None and not self._closing.is_set():
+                    self._waiting = batch + self._waiting  # until the database is back
+                    continue
+                log.exception("the checkpoints of %s stateless runs stay behind", len(batch))
+        self._sweeping = None

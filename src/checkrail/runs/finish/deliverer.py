@@ -31,6 +31,7 @@ log = logging.getLogger("checkrail.runs")
 
 _LOOK_EVERY = 5.0
 _AT_ONCE = 32
+_REMEMBERED = 20  # attempts at one delivery
 _DELIVERIES = "deliveries"
 _STRAY_AFTER = 2.0  # seconds, far more than there are between the end of a run and its deliveries
 
@@ -45,9 +46,12 @@ Resume = Callable[[Mapping[str, Any], str], Awaitable[None]]
 class DeliveryError(Exception):
     """A delivery did not arrive, but may the next time, perhaps not before `after` seconds."""
 
-    def __init__(self, message: str, after: float | None = None) -> None:
+    def __init__(
+        self, message: str, after: float | None = None, status_code: int | None = None
+    ) -> None:
         super().__init__(message)
         self.after = after
+        self.status_code = status_code
 
 
 class DeliveryRefused(Exception):
@@ -157,11 +161,13 @@ class Deliverer:
     async def _deliver(self, row: Delivery) -> None:
         clock = self._parts.database.time
         changed: dict[str, Any] = {"status": "done", "ended_at": clock(), "last_error": None}
+        status_code: int | None = None
         try:
             with contain_errors():
                 await self._ways.get(row.kind, self._fire_finish_hooks)(row)
         except (DeliveryError, UnreachedError, DatabaseUnavailableError) as error:
             changed = next_attempt(row, str(error), self._parts.settings.webhook_attempts, clock())
+            status_code = getattr(error, "status_code", None)
             if (after := getattr(error, "after", None)) and "due_at" in changed:
                 changed["due_at"] = max(changed["due_at"], clock() + after)
         except (OutboundRefused, DeliveryRefused) as error:
@@ -170,7 +176,9 @@ class Deliverer:
         except Exception as error:
             log.exception("delivery %s %s failed", row.delivery_id, describe_debt(row))
             changed |= {"status": "dead", "last_error": error_type(error)}
-        await self._store_result(row, changed | {"attempts": row.attempts + 1})
+        attempt = {"at": clock(), "status_code": status_code, "error": changed["last_error"]}
+        history = [*(row.history or ()), attempt][-_REMEMBERED:]
+        await self._store_result(row, changed | {"attempts": row.attempts + 1, "history": history})
         if changed["status"] == "owed":
             self._bell.trigger()  # it may be due before anything else is
 
@@ -182,7 +190,10 @@ class Deliverer:
             records.add(tx, told)
             for run_id, counts in records.count_by_run(told).items():
                 runs.count_hooks(tx, run_id, counts)
-            deliveries.store_result(tx, row.delivery_id, self._parts.worker_id, **changed)
+            worker = self._parts.worker_id
+            stored = deliveries.store_result(tx, row.delivery_id, worker, **changed)
+            if stored and changed["status"] == "dead":
+                deliveries.give_up_behind(tx, row, tx.time())
 
         while True:
             try:
@@ -251,7 +262,8 @@ class Deliverer:
         except OutboundUnreachable as error:
             raise DeliveryError(str(error)) from None
         if answer.status >= 300:
-            raise DeliveryError(f"the webhook answered {answer.status}")
+            refused = f"the webhook answered {answer.status}"
+            raise DeliveryError(refused, status_code=answer.status)
 
 
 def describe_debt(row: Delivery) -> str:

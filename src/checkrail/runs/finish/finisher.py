@@ -11,6 +11,7 @@ from checkrail.runs import jsons
 from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.finish.callbacks import CALLBACK, callback_payload
 from checkrail.runs.finish.outcome import RunOutcome
+from checkrail.runs.finish.question_ends import withdraw_questions
 from checkrail.runs.services import RunServices
 from checkrail.runs.summaries import search_text, sum_costs, sum_tokens
 from checkrail.store import (
@@ -153,11 +154,12 @@ def end_unclaimed_run(
     if not runs.update_if(tx, row.run_id, fence, **changed):
         return False
     if row.attempt:
-        approvals.void_open(tx, row.run_id)
+        withdraw_questions(tx, [row.run_id])
     debts = build_deliveries(parts, row, outcome, None)
     if debts:
         tx.publish("work", "")
-    _store_end(tx, row, outcome, debts, events.rows_of(row.run_id, row.thread_id, closing))
+    kept = events.rows_of(row.run_id, row.thread_id, closing)
+    _store_end(tx, row, outcome, debts, kept)
     return True
 
 
@@ -316,8 +318,10 @@ class Finisher:
             records.add(tx, told)
             if live.asked or live.attempt > 1 or row.suspended_state is not None:
                 approvals.use_answers(tx, [each.approval_id for each in live.answers], tx.time())
-                approvals.void_open(tx, live.run_id)
+                withdraw_questions(tx, [live.run_id])
             _store_end(tx, row, outcome, debts, kept)
+            if parts.settings.brings_message(row):  # its session has been idle since now
+                sessions.hold_open(tx, row.session_id or row.thread_id, tx.time())
             return True
 
         ended = False

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
+from typing_extensions import is_typeddict
 
 
 def mirror_settings(
@@ -24,12 +25,27 @@ def mirror_settings(
 def graph_context(schema: Any, given: Any) -> Any:
     """Return a run's context for a graph: fields that its schema has, defaults for the others."""
     is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
-    if not (is_model or dataclasses.is_dataclass(schema)) or not isinstance(given or {}, Mapping):
+    is_known = is_model or dataclasses.is_dataclass(schema) or (given and is_typeddict(schema))
+    if not is_known or not isinstance(given or {}, Mapping):
         return given or None
     return {key: value for key, value in (given or {}).items() if _has_field(schema, key)}
 
 
+def drop_unknown(configurable: Mapping[str, Any], given: Any, known: Any) -> Mapping[str, Any]:
+    """Return `configurable` without what it has of a run's context that the graph does not know."""
+    if not isinstance(given, Mapping) or not isinstance(known or {}, Mapping):
+        return configurable
+    unknown = given.keys() - (known or {}).keys()
+    return {
+        key: value
+        for key, value in configurable.items()
+        if key not in unknown or value != given[key]
+    }
+
+
 def _has_field(schema: Any, name: str) -> bool:
+    if is_typeddict(schema):
+        return name in schema.__required_keys__ | schema.__optional_keys__
     if dataclasses.is_dataclass(schema):
         return any(field.init and field.name == name for field in dataclasses.fields(schema))
     if schema.model_config.get("extra") == "allow" or name in schema.model_fields:

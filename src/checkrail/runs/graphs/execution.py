@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from checkrail.engine.errors import error_type
+from checkrail.runs.execute.live_run import EventLimitError
 from checkrail.runs.graphs.context import graph_context
 from checkrail.runs.graphs.payloads import checkpoint_of, render_chunk, render_interrupts
 from checkrail.runs.graphs.requests import MODES, GraphRequest, build_config, build_input
@@ -15,14 +16,27 @@ from checkrail.runs.graphs.thread_rows import hold_head, latest_of_run, restore_
 from checkrail.runs.jsons import Fragment, dumps, jsonable
 
 if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
     from langgraph.pregel import Pregel
     from langgraph.types import StateSnapshot
 
     Graph: TypeAlias = Pregel[Any, Any, Any, Any]
 
+__all__ = ["Emit", "GraphOutcome", "GraphRequest", "execute_graph"]
 
+INTERRUPT = "__interrupt__"
+STEP = "step"
+"""Tells that another step begins, so that the one before was not the last; for no client."""
+
+_ROOT: tuple[str, ...] = ()
 _AGENT = "lc_agent_name"
+_HIDDEN = "langsmith:hidden"
+_UNSEEN: Any = object()
+
+Emit: TypeAlias = Callable[[str, tuple[str, ...], Any], None]
+"""Takes an event, its namespace and its data, which is written JSON: a `jsons.Fragment`."""
+
+Mark: TypeAlias = Callable[[str, dict[str, Any]], object]
+"""Is told when a node of the graph begins and ends."""
 
 
 class SubgraphLifecycle:
@@ -34,7 +48,7 @@ class SubgraphLifecycle:
 
     __slots__ = ("_called", "_emit", "_open", "_seen")
 
-    def __init__(self, emit: Callable[[str, tuple[str, ...], Any], None]) -> None:
+    def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._seen: set[tuple[str, ...]] = {()}
         self._open: dict[str, tuple[str, ...]] = {}
@@ -90,23 +104,6 @@ def _find_tool_call(given: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-__all__ = ["Emit", "GraphOutcome", "GraphRequest", "execute_graph"]
-
-Emit: TypeAlias = Callable[[str, tuple[str, ...], Any], None]
-"""Takes an event, its namespace and its data, which is written JSON: a `jsons.Fragment`."""
-
-Mark: TypeAlias = Callable[[str, dict[str, Any]], object]
-"""Is told when a node of the graph begins and ends."""
-
-INTERRUPT = "__interrupt__"
-STEP = "step"
-"""Tells that another step begins, so that the one before was not the last; for no client."""
-
-_ROOT: tuple[str, ...] = ()
-_HIDDEN = "langsmith:hidden"
-_UNSEEN: Any = object()
-
-
 @dataclass(frozen=True, slots=True)
 class GraphOutcome:
     """What an execution came to, as JSON: the thread's values, and where it waits, if it does.
@@ -145,10 +142,9 @@ async def execute_graph(
 ) -> GraphOutcome:
     """Run a graph to its end or to where it waits, and emit what it streams, in order."""
     given = await _graph_input(graph, request)
-    config = build_config(request)
     watch = _Watch(request, emit, mark)
     try:
-        async with aclosing(_open_stream(graph, given, config, request, watch)) as stream:
+        async with aclosing(_open_stream(graph, given, request, watch)) as stream:
             if watch.nested:
                 async for ns, mode, data in stream:
                     watch.feed(ns, mode, data)
@@ -182,11 +178,13 @@ def _stores_deltas(graph: Graph) -> bool:
 
 
 def _open_stream(
-    graph: Graph, given: Any, config: RunnableConfig, request: GraphRequest, watch: _Watch
+    graph: Graph, given: Any, request: GraphRequest, watch: _Watch
 ) -> AsyncGenerator[Any, None]:
     returned = None if request.whole_state else returned_channels(graph)
+    context = graph_context(graph.context_schema, request.context)
+    config = build_config(request, context)
     options: dict[str, Any] = {
-        "context": graph_context(graph.context_schema, request.context),
+        "context": context,
         "stream_mode": watch.streamed,
         "subgraphs": watch.nested,
         "interrupt_before": request.interrupt_before,
@@ -356,3 +354,46 @@ def _outcome_from_state(snapshot: StateSnapshot, returned: list[str] | None) -> 
         waiting={task: render_interrupts(interrupts) for task, interrupts in asked.items()},
         returned=returned,
     )
+
+
+class HeldEvents:
+    """Holds back the events of the step that may be the last, but not more than `most`.
+
+    Nobody knows that a step was the last one until nothing follows. So the events of a step are
+    let out when the next one begins, and those of the last are settled with the verdict on the
+    result.
+    """
+
+    def __init__(self, emit: Emit, most: int, events: Iterable[Sequence[Any]] = ()) -> None:
+        self._emit = emit
+        self._most = most
+        self._step: list[tuple[str, tuple[str, ...], Any]] = [
+            (event, tuple(ns), data) for event, ns, data in events
+        ]
+
+    @property
+    def events(self) -> list[tuple[str, tuple[str, ...], Any]]:
+        """The events that are held."""
+        return [*self._step]
+
+    def emit(self, event: str, ns: tuple[str, ...], data: Any) -> None:
+        """Take an event; when a step begins, the one before was not the last and is released."""
+        if event == STEP:
+            self.release()
+            return
+        if len(self._step) >= self._most:
+            raise EventLimitError(
+                f"the run told more than {self._most} events that have to wait for the hooks at "
+                "on_result. Stream less, or raise limits.events_per_run"
+            )
+        self._step.append((event, ns, data))
+
+    def release(self) -> None:
+        """Emit what is held, as it is."""
+        step, self._step = self._step, []
+        for item in step:
+            self._emit(*item)
+
+    def drop(self) -> None:
+        """Drop what is held: it was refused, or something else took its place."""
+        self._step.clear()

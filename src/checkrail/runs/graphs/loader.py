@@ -29,6 +29,8 @@ __all__ = ["GraphError", "GraphSource", "Graphs", "UnknownGraphError", "load_gra
 
 log = logging.getLogger("checkrail.runs.graphs")
 Import: TypeAlias = Callable[[str, Path], Any]
+_UNNAMED = "LangGraph"
+"""What LangGraph calls a graph to which its author gave no name."""
 
 
 class UnknownGraphError(LookupError):
@@ -158,4 +160,7 @@ class Graphs:
         serializer = getattr(self._checkpointer, "serde", None)
         if (allow_state := getattr(serializer, "allow_state", None)) is not None:
             allow_state(graph)
-        return graph.copy(update={"checkpointer": self._checkpointer, "store": self._store})
+        update = {"checkpointer": self._checkpointer, "store": self._store}
+        if graph.name == _UNNAMED:
+            update["name"] = name
+        return graph.copy(update=update)

@@ -170,18 +170,19 @@ class _Write:
         """Whether it waits for a database that is away for as long as it takes."""
         return self._fence is not None and self._fence.patient
 
-    def __call__(self, tx: Tx) -> None:
+    def __call__(self, tx: Tx) -> bool:
         """Execute the statements, unless nobody waits for them or the run is over."""
         fence = self._fence
         self.is_written = self.is_awaited and (fence is None or not fence.is_over())
         if not self.is_written:
-            return
+            return False
         self.has_begun = True
         for sql, rows in self._statements:
             for row in rows:
                 tx.run(sql, row)
         if fence is not None and self._confirms:
             tx.fences.add(fence)
+        return True
 
 
 class CheckpointWriter:
@@ -196,6 +197,7 @@ class CheckpointWriter:
             None,
             confirm=confirm_fences,
             patience=lambda: PATIENCE,
+            wrote=any,
         )
         self._cut_off: _Write | None = None  # the last that nobody waited for to its end
 
@@ -235,7 +237,7 @@ class CheckpointWriter:
         """Wait for what was begun with before, though nobody waited for it to the end."""
         if (cut_off := self._cut_off) is None:
             return
-        await self._writer.write(lambda _: None)
+        await self._writer.write(lambda _: False)
         if self._cut_off is cut_off:
             self._cut_off = None
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from checkrail.runs.graphs.context import drop_unknown
 from checkrail.runs.graphs.users import GraphUser, graph_user
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class GraphRequest:
     command: Mapping[str, Any] | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
+    context_given: bool = False  # by the request itself, and not as `configurable` alone
     checkpoint: Mapping[str, Any] | None = None
     assistant_id: str | None = None
     graph_id: str | None = None
@@ -61,11 +63,17 @@ class GraphRequest:
         return self.command is not None or self.input is None
 
 
-def build_config(request: GraphRequest) -> RunnableConfig:
-    """Return the config of a run, with what nodes expect of a server in it."""
+def build_config(request: GraphRequest, context: Any = None) -> RunnableConfig:
+    """Return the config of a run, with what nodes expect of a server in it.
+
+    `context` is what the graph gets of the request's.
+    """
     given = request.config
+    configurable = given.get("configurable") or {}
+    if request.context_given:
+        configurable = drop_unknown(configurable, request.context, context)
     known = _known_ids(request)
-    said = {**_user_id(request.user), **(given.get("configurable") or {})}
+    said = {**_user_id(request.user), **configurable}
     config: dict[str, Any] = {
         **given,
         "configurable": {**said, **known, **_checkpoint_address(request)},

@@ -10,9 +10,9 @@ from checkrail.engine.points import Lane
 from checkrail.engine.scope import Scope
 from checkrail.runs import jsons
 from checkrail.runs.agents.catalogue import GRAPH, AgentEntry
-from checkrail.runs.events.held_events import has_result_hooks
 from checkrail.runs.execute.job import GIVEN
 from checkrail.runs.execute.live_run import ATTEMPT_GAP
+from checkrail.runs.execute.run_messages import holds_result
 from checkrail.runs.remote.reports import append_events
 from checkrail.runs.remote.verdicts import ASKED
 from checkrail.runs.services import RunServices
@@ -109,7 +109,7 @@ def _render_claim(parts: RunServices, row: Run, history: list[Any]) -> dict[str,
         "history": history,
         "left": row.suspended_state,
         "points": hook_points(parts, scope, agent),
-        "holds": has_result_hooks(scope),
+        "holds": holds_result(parts, row, scope),
         "on_crash": parts.on_crash(row.agent_name),
         "limits": dataclasses.asdict(parts.settings.limits),
         "protocol": parts.hub.has_listeners(("protocol", row.thread_id)),

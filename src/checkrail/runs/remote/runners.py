@@ -19,7 +19,7 @@ from checkrail.runs.recovery import give_up
 from checkrail.runs.remote import claims, leases, reports
 from checkrail.runs.remote.leases import RunLease
 from checkrail.runs.remote.points import ReachedPoint, fire_remote_point
-from checkrail.runs.services import RunServices
+from checkrail.runs.services import RunServices, has_tags
 from checkrail.store import runs, workers
 from checkrail.store.database import Reads, Tx
 from checkrail.store.events import RunEvent
@@ -106,6 +106,8 @@ class WaitingPolls:
         """Listen no more."""
         self._stop()
 
+
+KINDS = ("graph", "autonomous", "procedural")
 
 T = TypeVar("T")
 
@@ -210,9 +212,45 @@ class Runners:
                 "capacity": (row.registration or {}).get("capacity"),
                 "run_ids": held,
                 "started_at": row.started_at,
+                "last_seen_at": row.renewed_at,
+                "lease_expires_at": row.expires_at,
+                "kinds": (row.registration or {}).get("kinds", KINDS),
+                "version": (row.registration or {}).get("version"),
             }
             for row, held in await self._parts.database.read(find_workers)
         ]
+
+    async def describe_queue(self) -> list[dict[str, Any]]:
+        """Return what the runs that wait for somebody need, and who has that."""
+        now = self._parts.database.now()
+
+        def find_waiting(reads: Reads) -> tuple[list[runs.Waiting], list[Worker]]:
+            return runs.waiting_by_needs(reads), workers.find_alive(reads, now)
+
+        waiting, alive = await self._parts.database.read(find_waiting)
+        return [self._describe_needs(each, alive) for each in waiting]
+
+    def _describe_needs(self, each: runs.Waiting, alive: Sequence[Worker]) -> dict[str, Any]:
+        kind, _, rest = each.needs.partition("/")
+        agent, _, tags = rest.rpartition("/")
+        wanted = tags.split(",") if tags else []
+        matching = [row for row in alive if self._can_carry(row, each.needs)]
+        has = {tag for row in alive for tag in (row.registration or {}).get("tags", ())}
+        return {
+            "kind": kind,
+            "agent_name": agent,
+            "tags": wanted,
+            "waiting": each.waiting,
+            "oldest": each.oldest,
+            "runners": [row.worker_id for row in matching],
+            "missing_tags": [] if matching else [tag for tag in wanted if tag not in has],
+        }
+
+    def _can_carry(self, row: Worker, needs: str) -> bool:
+        told = row.registration or {}
+        if row.kind == workers.RUNNER:
+            return claims.runner_matcher(self._parts, told)(needs)
+        return has_tags(needs, frozenset(told.get("tags", ())))
 
     async def _write_or_raise(self, job: Callable[[Tx], T]) -> T:
         """Write something; a refusal is raised here, where it spoils nobody else's write."""

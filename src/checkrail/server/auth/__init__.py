@@ -2,7 +2,6 @@
 
 from checkrail.server.auth.authenticator import Access, RequestAuthenticator
 from checkrail.server.auth.caller import ANONYMOUS, Caller, Role, caller_of
-from checkrail.server.auth.choice import choose_authenticator
 from checkrail.server.auth.cors import Cors
 from checkrail.server.auth.errors import (
     AuthConfigError,
@@ -14,7 +13,7 @@ from checkrail.server.auth.errors import (
 from checkrail.server.auth.filters import Filter, matches_filter
 from checkrail.server.auth.guard import Guard
 from checkrail.server.auth.key_watch import EndWithKey, KeyWatch, revoked_error
-from checkrail.server.auth.keys import KeyStore, NewKey, generate_key
+from checkrail.server.auth.keys import KeyStore, NewKey, choose_authenticator, generate_key
 from checkrail.server.auth.origins import check_binding
 from checkrail.server.auth.route_table import TABLE, missing_routes
 

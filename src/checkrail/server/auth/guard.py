@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
-from starlette._utils import get_route_path  # the router's own, so that both see one path
 from starlette.authentication import AuthCredentials
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from checkrail.runs.graphs.users import GraphUser
@@ -13,8 +14,7 @@ from checkrail.server.auth.authenticator import RequestAuthenticator
 from checkrail.server.auth.caller import SCOPE_KEY, Caller
 from checkrail.server.auth.errors import AuthError, send_refusal
 from checkrail.server.auth.request import Rewind
-from checkrail.server.auth.route_table import TABLE
-from checkrail.server.auth.rule_matcher import SOCKET, Rule, RuleMatch, Rules
+from checkrail.server.auth.route_table import SOCKET, TABLE, Rule, RuleMatch, Rules
 
 Custom = Literal["none", "open", "guarded"]
 """Routes of the user's own app: there are none, anybody may call them, callers only."""
@@ -28,6 +28,8 @@ BODY_LIMIT = 16 * 1024 * 1024
 class Guard:
     """Authenticates each request and checks its role by the table, as plain ASGI.
 
+    `routes` are those of the app behind it, which say what a request is for.
+
     Routes find the `Caller` in `request.state.caller` and `scope["checkrail.caller"]`, and the
     rule in `scope["checkrail.rule"]`. Add it to the app as the outermost middleware but CORS.
     """
@@ -36,6 +38,7 @@ class Guard:
         self,
         app: ASGIApp,
         authenticator: RequestAuthenticator,
+        routes: Sequence[BaseRoute],
         *,
         rules: Rules = TABLE,
         custom: Custom = "none",
@@ -43,6 +46,7 @@ class Guard:
     ) -> None:
         self.app = app
         self.authenticator = authenticator
+        self.routes = routes
         self.rules = rules
         self.custom = custom
         self.body_limit = body_limit
@@ -62,7 +66,7 @@ class Guard:
     async def _authorize_scope(self, scope: Scope, receive: Receive) -> Receive:
         self.authenticator.check_origin(scope)
         method = scope["method"] if scope["type"] == "http" else SOCKET
-        found = self.rules.find(method, get_route_path(scope))
+        found = self.rules.find(scope, self.routes)
         if self._is_public(found):
             return receive
         caller = scope.get(SCOPE_KEY)  # of the dashboard, which asks in the process

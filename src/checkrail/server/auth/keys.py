@@ -1,28 +1,36 @@
-"""API keys: made, shown once, kept as a digest."""
+"""API keys: made, shown once, kept as a digest; and when callers are known by them."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from starlette._utils import get_route_path
 from starlette.types import Receive, Scope
 
 from checkrail.engine.values import User
-from checkrail.server.auth.authenticator import RequestAuthenticator
+from checkrail.server.auth.authenticator import LoopbackOnly, RequestAuthenticator
 from checkrail.server.auth.caller import ROLES, Caller, Role
 from checkrail.server.auth.cors import Cors
 from checkrail.server.auth.errors import Unauthenticated
+from checkrail.server.auth.filters import Filter
 from checkrail.server.auth.origins import header_values
 from checkrail.store.keys import Key
+
+if TYPE_CHECKING:
+    from langgraph_sdk import Auth
 
 PREFIX = "crk_"
 REALM = {"WWW-Authenticate": 'Bearer realm="checkrail keys"'}
 """Says that callers are known by our keys, and not by something of the project's own."""
 
 _LONGEST = 200
+
+RUNNERS = "/runner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +105,50 @@ class ApiKeys(RequestAuthenticator):
         if key is None or not hmac.compare_digest(key.digest, digest):
             return None
         return key if key.revoked_at is None and key.role in ROLES else None
+
+
+def choose_authenticator(
+    auth: Auth | None = None,
+    keys: KeyStore | None = None,
+    cors: Cors | None = None,
+    user_fields: Collection[str] = (),
+    *,
+    isolate: bool = False,
+) -> RequestAuthenticator:
+    """Return the Auth object's way if there is one, else API keys, else this machine only.
+
+    `user_fields` are the extra fields of an Auth object's users that may be stored. With `isolate`
+    the owners' rule holds beside the handlers of such an object.
+    """
+    if auth is None:
+        return LoopbackOnly(cors) if keys is None else ApiKeys(keys, cors)
+    from checkrail.server.auth.langgraph import LangGraphAuth
+
+    decides = LangGraphAuth(auth, cors, user_fields, isolate=isolate)
+    return decides if keys is None else WithRunnerKeys(decides, ApiKeys(keys, cors))
+
+
+class WithRunnerKeys(RequestAuthenticator):
+    """Delegates to another authenticator, except that runners bring their keys."""
+
+    def __init__(self, others: RequestAuthenticator, runners: ApiKeys) -> None:
+        super().__init__(others.cors)
+        self.others = others
+        self.runners = runners
+        self.reads_body = others.reads_body
+
+    async def authenticate(self, scope: Scope, receive: Receive) -> Caller:
+        """Authenticate by path."""
+        path = get_route_path(scope)
+        by_key = path == RUNNERS or path.startswith(f"{RUNNERS}/")
+        asked = self.runners if by_key else self.others
+        return await asked.authenticate(scope, receive)
+
+    def has_handler(self, resource: str, action: str) -> bool:
+        """Return whether handlers decide on this."""
+        return self.others.has_handler(resource, action)
+
+    async def _call_handler(
+        self, caller: Caller, resource: str, action: str, value: dict[str, Any]
+    ) -> Filter | None:
+        return await self.others._call_handler(caller, resource, action, value)  # noqa: SLF001

@@ -1,18 +1,114 @@
 """The one table of routes: what each asks of its caller.
 
-A route that is not in it does not exist for the guard, so that nothing is open by oversight.
+A route that is not in it does not exist for the guard, so that nothing is open by oversight. Which
+route a request is for, the app's own routes say: there is no other way to read a path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
-from starlette.routing import Mount, WebSocketRoute
+from starlette._utils import get_route_path  # the router's own, so that both see one path
+from starlette.routing import BaseRoute, Match, Mount, WebSocketRoute
+from starlette.types import Scope
 
 from checkrail.server.auth.caller import Needs
-from checkrail.server.auth.rule_matcher import SOCKET, Rule, Rules
+
+SOCKET = "WEBSOCKET"
+_PARAMETER = re.compile(r"{\w+(?::(\w+))?}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a route requires of its caller, and what it is in the terms of an Auth object."""
+
+    method: str
+    path: str
+    needs: Needs
+    resource: str | None = None
+    action: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleMatch:
+    """What is known of a request: the rule of its route, or the methods that its path takes."""
+
+    rule: Rule | None
+    methods: tuple[str, ...] = ()
+    params: dict[str, str] = field(default_factory=dict)
+    ours: bool = True
+
+
+class Rules:
+    """Rules by the paths of routes and their methods; the names in a path do not matter."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._by_path: dict[str, dict[str, Rule]] = {}
+        self._prefixes: set[str] = set()
+        for rule in rules:
+            methods = self._by_path.setdefault(_path_shape(rule.path), {})
+            if rule.method in methods:
+                raise ValueError(f"there are two rules for {rule.method} {rule.path}")
+            methods[rule.method] = rule
+            self._prefixes.add(rule.path.split("/")[1])
+
+    def has(self, method: str, path: str) -> bool:
+        """Return whether a route of an app has its rule."""
+        return _plain_method(method) in self._of_path(path)
+
+    def find(self, scope: Scope, routes: Sequence[BaseRoute]) -> RuleMatch:
+        """Return the rule of the route that answers a request: the first that matches it."""
+        is_socket = scope["type"] == "websocket"
+        wanted = SOCKET if is_socket else _plain_method(scope["method"])
+        known: set[str] = set()
+        for route, match, params in _matching_routes({**scope, "method": wanted}, routes):
+            rules = self._of_path(_path_of(route))
+            if match is Match.FULL and wanted in rules:
+                return RuleMatch(rules[wanted], params=params)
+            known.update(rules)
+        first = get_route_path(scope).split("/")[1:2]
+        return RuleMatch(
+            None, tuple(sorted(known - {SOCKET})), ours=not self._prefixes.isdisjoint(first)
+        )
+
+    def _of_path(self, path: str) -> dict[str, Rule]:
+        return self._by_path.get(_path_shape(path), {})
+
+
+def _matching_routes(
+    scope: Scope, routes: Sequence[BaseRoute]
+) -> Iterator[tuple[BaseRoute, Match, dict[str, str]]]:
+    """Yield the routes whose path fits, up to the one that the app takes."""
+    for route in routes:
+        match, found = route.matches(scope)
+        if match is not Match.NONE:
+            yield route, match, found.get("path_params", {})
+        if match is Match.FULL:
+            break
+    if scope["type"] == "websocket":  # no route took it: those that take requests there
+        for route, *_ in _matching_routes({**scope, "type": "http"}, routes):
+            yield route, Match.PARTIAL, {}
+
+
+def _path_of(route: BaseRoute) -> str:
+    path: str = getattr(route, "path", "")
+    return f"{path}/{{path:path}}" if isinstance(route, Mount) else path
+
+
+@functools.cache
+def _path_shape(path: str) -> str:
+    """Return a path without the names of what is filled in; what may be a whole tree says so."""
+    return _PARAMETER.sub(lambda found: "{*}" if found[1] == "path" else "{}", path)
+
+
+def _plain_method(method: str) -> str:
+    return "GET" if method == "HEAD" else method
+
 
 _READING = frozenset({"read", "search", "get", "list_namespaces"})
 
@@ -35,6 +131,7 @@ SERVER = (
     Rule("GET", "/docs/page.js", "public"),
     Rule("GET", "/openapi.json", "public"),
     Rule("GET", "/metrics", "viewer"),
+    Rule("GET", "/me", "viewer"),
 )
 
 ASSISTANTS = _parse_rules(
@@ -117,6 +214,8 @@ RUNS = _parse_rules(
     "GET    /runs/{run_id}/hooks                            read",
     "GET    /runs/{run_id}/hooks/{record_id}                read",
     "GET    /runs/{run_id}/events                           read",
+    "GET    /runs/{run_id}/steps                            read",
+    "GET    /runs/{run_id}/steps/{step_id}                  read",
     "POST   /runs/{run_id}/cancel                           update",
 )
 
@@ -149,6 +248,7 @@ CHANNELS = (  # who calls is known by a signature, which each channel checks its
 APPROVALS = _parse_rules(
     "approvals",
     "GET    /approvals                                      search",
+    "GET    /approvals/count                                search",
     "GET    /approvals/{approval_id}                        read",
     "POST   /approvals/{approval_id}/approve                update",
     "POST   /approvals/{approval_id}/deny                   update",
@@ -176,6 +276,7 @@ STORE = _parse_rules(
 
 RUNNER = (
     Rule("GET", "/runners", "admin"),
+    Rule("GET", "/queue", "admin"),
     Rule("POST", "/runner/register", "runner"),
     Rule("GET", "/runner/runs", "runner"),
     Rule("POST", "/runner/runs/{run_id}/heartbeat", "runner"),
@@ -200,25 +301,26 @@ GATEWAY = (
     ),
 )
 
-TABLE = Rules(
-    (
-        *SERVER,
-        *ASSISTANTS,
-        *AGENTS,
-        *HOOKS,
-        *THREADS,
-        *RUNS,
-        *SESSIONS,
-        *MESSAGES,
-        *CHANNELS,
-        *EVENTS,
-        *APPROVALS,
-        *CRONS,
-        *STORE,
-        *RUNNER,
-        *GATEWAY,
-    )
+RULES = (
+    *SERVER,
+    *ASSISTANTS,
+    *AGENTS,
+    *HOOKS,
+    *THREADS,
+    *RUNS,
+    *SESSIONS,
+    *MESSAGES,
+    *CHANNELS,
+    *EVENTS,
+    *APPROVALS,
+    *CRONS,
+    *STORE,
+    *RUNNER,
+    *GATEWAY,
 )
+"""All rules, in no order that matters."""
+
+TABLE = Rules(RULES)
 
 
 def missing_routes(app: FastAPI, rules: Rules = TABLE) -> list[str]:

@@ -19,6 +19,7 @@ from checkrail.server.routes import (
     runner,
     runs,
     sessions,
+    steps,
     store,
     system,
     thread_state,
@@ -36,6 +37,7 @@ ROUTERS: tuple[tuple[str, APIRouter], ...] = (
     ("crons", crons.router),  # before runs: both have paths below /runs
     ("runs", runs.router),
     ("runs", coordinator.router),
+    ("runs", steps.router),
     ("runs", sessions.router),
     ("messages", messages.router),
     ("messages", message_socket.router),

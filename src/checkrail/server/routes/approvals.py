@@ -79,8 +79,20 @@ class Approval(BaseModel, defer_build=True):
     expires_at: str | None = None
     answered_at: str | None = None
     used_at: str | None = None
+    asked_by: str | None = None
+    hook_source: str | None = None
+    value_schema: Annotated[Any, Field(alias="schema")] = None
+    can_answer: bool | None = None
 
 
+class Count(BaseModel, defer_build=True):
+    """How many there are, up to a number; `capped`: there are more."""
+
+    count: int
+    capped: bool
+
+
+COUNT: Answers = {200: {"model": Count}, **PROBLEMS}
 ONE: Answers = {200: {"model": Approval}, **PROBLEMS}
 MANY: Answers = {200: {"model": list[Approval]}, **PROBLEMS}
 
@@ -127,13 +139,39 @@ async def list_approvals(
             limit=limit,
         )
 
-    return JsonResponse([render_approval(row) for row in await served.database.read(find_page)])
+    found = await served.database.read(find_page)
+    return JsonResponse([_render_for(request, served, row) for row in found])
+
+
+@router.get("/approvals/count", responses=COUNT)
+async def count_approvals(
+    request: Request,
+    served: Served,
+    status: Annotated[Status | None, Query()] = None,
+    cap: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> Response:
+    """Count questions up to a number."""
+    asker = await served.principal(request, "approvals", "search", {"run_id": None})
+
+    def count(reads: Reads) -> int:
+        return approvals.count(
+            reads,
+            cap + 1,
+            owner=asker.owner,
+            filters=asker.filters,
+            own=asker.owner_of_new,
+            status=status,
+        )
+
+    found = await served.database.read(count)
+    return JsonResponse({"count": min(found, cap), "capped": found > cap})
 
 
 @router.get("/approvals/{approval_id}", responses=ONE)
 async def get_approval(request: Request, served: Served, approval_id: UUID) -> Response:
     """Return a question, with the value that it is about."""
-    return JsonResponse(render_approval(await _find_approval(request, served, approval_id, "read")))
+    row = await _find_approval(request, served, approval_id, "read")
+    return JsonResponse(_render_for(request, served, row))
 
 
 @router.post("/approvals/{approval_id}/approve", responses=ONE)
@@ -166,7 +204,8 @@ async def _store_answer(
             f"Answers are for the role {roles}, and you are {caller.role}", detail=needs
         )
     given = Answer(by=caller.owner, reason=said.reason, digest=said.digest, **answer)
-    return JsonResponse(render_approval(await served.approver.answer(row.approval_id, given)))
+    answered = await served.approver.answer(row.approval_id, given)
+    return JsonResponse(_render_for(request, served, answered))
 
 
 async def _find_approval(
@@ -192,6 +231,27 @@ async def _find_approval(
     if row is None or not is_theirs:
         raise NotFoundError(f"approval {str(approval_id)!r} not found")
     return row
+
+
+def _render_for(request: Request, served: Services, row: approvals.Approval) -> dict[str, Any]:
+    """Return a question as a caller sees it: where it comes from, and whether they may answer."""
+    parts = served.runs.parts
+    agent = parts.catalogue.get(row.agent_name) if row.agent_name else None
+    levels = [parts.registry, *([] if agent is None else [agent.hooks])]
+    hooks = [bound for level in levels for bound in level.bound_hooks(row.point)]
+    source = next((bound.spec.source for bound in hooks if bound.key == row.hook), None)
+    schema = None
+    if agent is not None and row.point in ("before_run", "on_run_start"):
+        schema = agent.takes
+    elif agent is not None and row.point == "on_result":
+        schema = agent.gives
+    role = caller_of(request).role
+    return render_approval(row) | {
+        "asked_by": row.owner,
+        "hook_source": source,
+        "schema": None if schema is None else schema.schema,
+        "can_answer": row.status == "open" and role in served.config.approvals.roles,
+    }
 
 
 def render_approval(row: approvals.Approval) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from checkrail.runs.admit.requests import Principal
 from checkrail.runs.errors import NotFoundError
+from checkrail.runs.steps import build_attempts
 from checkrail.server.auth import caller_of
 from checkrail.server.deferred import Router
 from checkrail.server.fields import (
@@ -41,8 +42,9 @@ from checkrail.server.routes.runs import cancel_and_answer
 from checkrail.server.services import Services, services_of
 from checkrail.server.streaming import EventStream
 from checkrail.server.streams.sse import encode_frame, join_frames
-from checkrail.store import deliveries, records, runs
+from checkrail.store import deliveries, events, records, runs
 from checkrail.store.database import Reads
+from checkrail.store.deliveries import Delivery as Owed
 from checkrail.store.events import RunEvent
 from checkrail.store.records import StoredRecord
 from checkrail.store.run_lists import (
@@ -77,10 +79,23 @@ class RunCount(BaseModel, defer_build=True):
 COUNT: Answers = {200: {"model": RunCount}, **PROBLEMS}
 
 
+class Attempt(BaseModel, defer_build=True):
+    """Who has worked on a run, when, and how that ended: `waiting`, `lost`, or as the run did."""
+
+    attempt: int
+    worker_id: str | None = None
+    name: str | None = None
+    host: str | None = None
+    started_at: str
+    ended_at: str | None = None
+    end: str | None = None
+
+
 class WholeRun(EndedRun):
     """A run with what it came to, and what is owed for it."""
 
     output: Any = None
+    attempts: list[Attempt]
     deliveries: list[Delivery]
 
 
@@ -217,12 +232,20 @@ def _count_live(reads: Reads, rows: list[Any]) -> list[Any]:
 
 @router.get("/runs/{run_id}", responses=WHOLE_RUN)
 async def get_run_by_id(request: Request, served: Served, run_id: UUID) -> Response:
-    """Return a run, what it came to, and what is owed for it."""
+    """Return a run, what it came to, who has worked on it, and what is owed for it."""
     row = await find_run(request, served, run_id, "read")
-    owed = await served.database.read(lambda reads: deliveries.of_run(reads, row.run_id))
+
+    def load_more(reads: Reads) -> tuple[list[Owed], list[RunEvent]]:
+        return deliveries.of_run(reads, row.run_id), events.marks_of_run(reads, row.run_id)
+
+    owed, marks = await served.database.read(load_more)
     whole = caller_of(request).is_admin
     told = {
         "output": row.output,
+        "attempts": [
+            {**each, **{name: render_time(each[name]) for name in ("started_at", "ended_at")}}
+            for each in build_attempts(row, marks)
+        ],
         "deliveries": [render_delivery(each, whole=whole) for each in owed],
     }
     return JsonResponse(render_ended_run(row) | told)

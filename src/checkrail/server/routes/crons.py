@@ -33,7 +33,7 @@ from checkrail.server.renderers import render_cron, select_fields
 from checkrail.server.responses import JsonResponse, page_headers
 from checkrail.server.routes.assistant_bodies import assistant_not_found, resolve_assistant_id
 from checkrail.server.routes.thread_graphs import can_see_thread
-from checkrail.server.run_bodies import RunOptions
+from checkrail.server.run_requests import RunOptions, check_webhook
 from checkrail.server.services import Services, services_of
 from checkrail.store import assistants, crons, threads
 from checkrail.store.assistants import Assistant
@@ -264,6 +264,7 @@ async def _create_cron(
         "metadata": dict(body.metadata or {}),
     }
     caller, _ = await served.access(request, "crons", "create", value)
+    check_webhook(served, value["payload"].get("webhook"))
     await _check_runs(request, served, value, str(body.assistant_id))
     cron = build_cron(body, value, served.database.time())
     cron = replace(
@@ -356,6 +357,7 @@ async def update_cron(
         "metadata": named.get("metadata") or {},
     }
     await _find_cron(request, served, cron_id, "update", value)
+    check_webhook(served, value["payload"].get("webhook"))
     named = {**value["payload"], "metadata": value["metadata"]}
     changed = await served.database.write(
         partial(

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import Depends, Query, Request
+from pydantic import StringConstraints
 from starlette.responses import Response
 
 from checkrail.runs.admit.requests import Principal
-from checkrail.runs.events.feed import Feed
+from checkrail.runs.events.follower import Feed
 from checkrail.server.auth import caller_of
 from checkrail.server.deferred import Router
 from checkrail.server.fields import LastEvent
@@ -21,19 +22,31 @@ from checkrail.server.streaming import EventStream
 from checkrail.server.streams.sse import encode_frame, join_frames
 from checkrail.store import records, runs
 from checkrail.store.database import Reads
-from checkrail.store.records import StoredRecord
+from checkrail.store.records import FeedFilter, StoredRecord
 
 router = Router(tags=["coordinator"])
 
 Served = Annotated[Services, Depends(services_of)]
+Types = Annotated[
+    list[Annotated[str, StringConstraints(max_length=64, pattern=r"^[a-z_]*\*?$")]],
+    Query(max_length=20),
+]
+Agent = Annotated[str | None, Query(max_length=255, pattern=r"^[^\x00]*$")]
 After = Annotated[int | None, Query(ge=0, lt=2**63)]
 
 
 @router.get("/events", responses=STREAM)
 async def follow_everything(
-    request: Request, served: Served, last_event: LastEvent = None, after: After = None
+    request: Request,
+    served: Served,
+    last_event: LastEvent = None,
+    after: After = None,
+    types: Types = [],  # noqa: B006 - as FastAPI has it
+    agent_name: Agent = None,
 ) -> Response:
     """Stream what becomes of runs and approvals, and what hooks do, from now on.
+
+    `types` are the events that are wanted, as in `run_*`; it can be repeated.
 
     With `Last-Event-ID`, or `after`, from a number on: 0 is everything that is kept. The order is
     that of the sequence, but for what several servers do at the same moment.
@@ -42,7 +55,8 @@ async def follow_everything(
     start = parse_last_event(last_event) if last_event is not None else after
     if start is None:
         start = await served.database.read(records.last_seq)
-    feed = Feed(served.database, served.runs.parts.hub, start)
+    only = FeedFilter(types, agent_name)
+    feed = Feed(served.database, served.runs.parts.hub, start, only)
     whole = caller_of(request).is_admin
     return EventStream(served, _feed_frames(served, feed, asker, whole=whole))
 

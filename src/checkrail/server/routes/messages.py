@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -32,6 +32,7 @@ from checkrail.server.services import Services, services_of
 from checkrail.server.streaming import DeferredJson, EventStream, reserve_stream
 from checkrail.server.streams.sse import encode_frame
 from checkrail.sessions.sending import REPLY
+from checkrail.sessions.session_service import last_of
 from checkrail.store import deliveries, messages
 from checkrail.store.database import Reads
 from checkrail.store.messages import RECEIVED
@@ -49,6 +50,7 @@ MessageStatus = Literal[
     "withheld",
     "failed",
     "cancelled",
+    "joined",
 ]
 
 HTTP = "http"
@@ -98,6 +100,7 @@ class Message(BaseModel, defer_build=True):
     reply: str | None
     refusal: Refusal | None
     error: str | None
+    joined_to: str | None
     created_at: str
     updated_at: str
     ended_at: str | None
@@ -121,19 +124,19 @@ async def send_message(request: Request, served: Served, body: MessageBody) -> R
         row = await accept_message(request, served, body, body.message_id)
         return JsonResponse(render_message(row), status_code=202)
     with reserve_stream(served):
-        row = await _wait_for_run(
-            served, await accept_message(request, served, body, body.message_id)
-        )
-    return DeferredJson(served, _ended_message(served, row), _location(row), placed=True)
+        row = await accept_message(request, served, body, body.message_id)
+        changes = served.sessions.follow_message(row.message_id)
+        row = await _wait_for_run(changes)
+    return DeferredJson(served, _ended_message(row, changes), _location(row), placed=True)
 
 
 @router.post("/messages/stream", responses=STREAM)
 async def stream_message(request: Request, served: Served, body: MessageBody) -> Response:
     """Say something to an agent, and follow its reply as it is made."""
     with reserve_stream(served):
-        row = await _wait_for_run(
-            served, await accept_message(request, served, body, body.message_id)
-        )
+        row = await accept_message(request, served, body, body.message_id)
+        async with contextlib.aclosing(served.sessions.follow_message(row.message_id)) as changes:
+            row = await _wait_for_run(changes)
     return EventStream(served, _encode_frames(served, row), _location(row), placed=True)
 
 
@@ -180,13 +183,13 @@ async def get_message(request: Request, served: Served, message_id: UUID) -> Res
     return JsonResponse(render_message(row) | {"deliveries": sent})
 
 
-async def _wait_for_run(served: Services, row: messages.Message) -> messages.Message:
+async def _wait_for_run(changes: AsyncGenerator[messages.Message]) -> messages.Message:
     """Return a message when it is known whether it has a run; raise what refused it one."""
-    async for now in served.sessions.follow_message(row.message_id):
-        row = now
+    async for row in changes:
         if row.status not in (RECEIVED, "replying"):
             break
     if row.ended_at is not None and row.refusal is not None and row.refusal["point"] in _BEFORE:
+        await changes.aclose()
         raise _RefusedMessage(row)
     return row
 
@@ -214,8 +217,10 @@ class _RefusedMessage(RequestError):
         )
 
 
-async def _ended_message(served: Services, row: messages.Message) -> bytes:
-    return jsons.dumps(render_message(await served.sessions.wait_for_reply(row.message_id)))
+async def _ended_message(row: messages.Message, changes: AsyncGenerator[messages.Message]) -> bytes:
+    async with contextlib.aclosing(changes):
+        ended = row if row.ended_at is not None else await last_of(changes)
+    return jsons.dumps(render_message(ended))
 
 
 async def _encode_frames(served: Services, row: messages.Message) -> AsyncIterator[bytes]:

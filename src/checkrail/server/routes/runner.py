@@ -69,6 +69,7 @@ class Registration(Body):
     tags: Annotated[list[Tag], Field(max_length=100)] = []
     kinds: list[Kind] = ["graph", "autonomous", "procedural"]
     agents: Annotated[list[Name], Field(max_length=10_000)] = []
+    version: Annotated[Name, Field(max_length=100)] | None = None
     config_digest: Annotated[Name, Field(max_length=200)] | None = None
     host: Annotated[Name, Field(max_length=255)] = ""
     pid: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -95,6 +96,22 @@ class Listed(BaseModel, defer_build=True):
     capacity: int | None = None
     run_ids: list[str]
     started_at: str
+    last_seen_at: str | None = None
+    lease_expires_at: str
+    kinds: list[str]
+    version: str | None = None
+
+
+class Needed(BaseModel, defer_build=True):
+    """Runs that wait for somebody: what they need, who has it, and which tags nobody has."""
+
+    kind: str
+    agent_name: str
+    tags: list[str]
+    waiting: int
+    oldest: str | None = None
+    runners: list[str]
+    missing_tags: list[str]
 
 
 class Stop(BaseModel, defer_build=True):
@@ -236,6 +253,7 @@ Served = Annotated[Services, Depends(services_of)]
 Room = Annotated[int, Query(ge=0, le=10_000)]
 Ids = Annotated[list[UUID] | None, Query(max_length=10_000)]
 
+QUEUE: Answers = {200: {"model": list[Needed]}, **PROBLEMS}
 RUNNERS: Answers = {200: {"model": list[Listed]}, **PROBLEMS}
 REGISTERED: Answers = {200: {"model": Registered}, **PROBLEMS}
 POLLED: Answers = {200: {"model": Polled}, 204: {"description": "Nothing to do"}, **PROBLEMS}
@@ -268,7 +286,17 @@ def _lease_of(runner: Worker, run_id: UUID, body: Leased) -> RunLease:
 async def list_runners(served: Served) -> Response:
     """List who executes runs: servers and runners that are alive, with what they hold."""
     found = await served.runs.runners.list_workers()
-    return JsonResponse([{**each, "started_at": render_time(each["started_at"])} for each in found])
+    times = ("started_at", "last_seen_at", "lease_expires_at")
+    return JsonResponse(
+        [{**each, **{name: render_time(each[name]) for name in times}} for each in found]
+    )
+
+
+@router.get("/queue", responses=QUEUE)
+async def describe_queue(served: Served) -> Response:
+    """Return how many runs wait for somebody who can carry them out, by what they need."""
+    found = await served.runs.runners.describe_queue()
+    return JsonResponse([{**each, "oldest": render_time(each["oldest"])} for each in found])
 
 
 @router.post("/runner/register", responses=REGISTERED)

@@ -24,8 +24,7 @@ from checkrail.server.lookups import can_touch, parse_any_last_event
 from checkrail.server.openapi_models import ANY_RUN, RUN, RUNS, STREAM, VALUES
 from checkrail.server.renderers import render_created_run, render_run, run_path, select_fields
 from checkrail.server.responses import JsonResponse
-from checkrail.server.run_admission import admit_request
-from checkrail.server.run_bodies import CancelMany, RunBody
+from checkrail.server.run_requests import CancelMany, RunBody, admit_request
 from checkrail.server.services import Services, services_of
 from checkrail.server.streaming import DeferredJson, EventStream, Gone, reserve_stream
 from checkrail.server.streams.modes import StreamModeError, parse_stream_modes

@@ -17,7 +17,7 @@ from checkrail.server.lookups import find_session, to_text
 from checkrail.server.openapi_models import ANY_RUN, PROBLEMS, RUNS, Answers, Run
 from checkrail.server.renderers import render_run, render_session
 from checkrail.server.responses import JsonResponse
-from checkrail.server.run_admission import idempotency_of
+from checkrail.server.run_requests import idempotency_of
 from checkrail.server.services import Services, services_of
 from checkrail.server.streaming import reserve_stream
 from checkrail.store import runs, sessions

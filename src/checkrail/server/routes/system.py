@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from importlib.metadata import version
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request
+from pydantic import BaseModel
 from sqlalchemy import text
 from starlette.responses import Response
 
-from checkrail.server.auth import AuthError, Forbidden
+from checkrail.server.auth import AuthError, Forbidden, caller_of
+from checkrail.server.auth.route_table import RULES
 from checkrail.server.deferred import Router
+from checkrail.server.openapi_models import PROBLEMS, Answers
 from checkrail.server.outages import DatabaseUnavailable
 from checkrail.server.responses import JsonResponse
 from checkrail.server.routes.agents import visible_names
 from checkrail.server.services import Services, services_of
+from checkrail.store.database import PATIENCE
+from checkrail.store.health import AWAY
 
 health = Router(tags=["system"])
 router = Router(tags=["system"])
+
+
+class Me(BaseModel, defer_build=True):
+    """Who is calling: identity and role, and the routes that the role allows."""
+
+    identity: str
+    role: str
+    key_id: str | None = None
+    permissions: list[str]
+    allowed: list[str]
+
+
+ME: Answers = {200: {"model": Me}, **PROBLEMS}
 
 Served = Annotated[Services, Depends(services_of)]
 
@@ -27,7 +46,11 @@ Served = Annotated[Services, Depends(services_of)]
 async def ok(served: Served, check_db: Annotated[bool, Query()] = False) -> Response:
     """Return that the server is up; with `check_db`, that its database works too."""
     if check_db:
-        await served.database.read(lambda reads: reads.execute(text("SELECT 1")).scalar())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await served.database.read(lambda reads: reads.execute(text("SELECT 1")).scalar())
+        except TimeoutError:  # a database that is frozen says nothing at all
+            raise DatabaseUnavailable(AWAY) from None
         if (trouble := served.database.health.trouble) is not None:
             raise DatabaseUnavailable(trouble)
     return JsonResponse({"ok": True})
@@ -43,6 +66,22 @@ async def info(request: Request, served: Served) -> Response:
     }
     with contextlib.suppress(AuthError):  # whoever it is, the rest is for everybody
         told["agents"] = await _visible_agents(request, served)
+    return JsonResponse(told)
+
+
+@router.get("/me", responses=ME)
+async def whoami(request: Request) -> Response:
+    """Return who is calling, and which routes their role allows."""
+    caller = caller_of(request)
+    told = {
+        "identity": caller.owner,
+        "role": caller.role,
+        "key_id": caller.key_id,
+        "permissions": [*caller.permissions],
+        "allowed": sorted(
+            f"{rule.method} {rule.path}" for rule in RULES if caller.has_role(rule.needs)
+        ),
+    }
     return JsonResponse(told)
 
 

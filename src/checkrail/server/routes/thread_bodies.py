@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from checkrail.server.fields import Limit, Metadata, Offset, Searched, SortOrder, Text, check_json
 from checkrail.server.openapi_models import PROBLEMS, Answers
-from checkrail.server.run_bodies import Command
+from checkrail.server.run_requests import Command
 
 Status = Literal["idle", "busy", "interrupted", "error"]
 SortBy = Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"]

@@ -4,8 +4,10 @@ import asyncio
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Any, TypedDict
 
+import typing_extensions
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -17,6 +19,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel, ConfigDict
 
 
 class Text(TypedDict, total=False):
@@ -230,6 +233,31 @@ def look(state: Seen, runtime: Runtime[Setting]) -> Seen:
 context = StateGraph(Seen, context_schema=Setting).add_node(look).add_edge(START, "look").compile()
 
 
+class Options(typing_extensions.TypedDict, total=False):
+    tone: str
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    tone: str = "plain"
+
+
+def compare(state: Seen, runtime: Runtime[Any], config: RunnableConfig) -> Seen:
+    """Return what is in the context, and which of it is in the config too."""
+    given = runtime.context or {}
+    fields = given if isinstance(given, dict) else dict(given)
+    names = ("tone", "other", "third")
+    return {"seen": [fields, {name: config["configurable"].get(name) for name in names}]}
+
+
+def build_comparison(schema: Any) -> Any:
+    graph = StateGraph(Seen, context_schema=schema).add_node(compare)
+    return graph.add_edge(START, "compare").compile()
+
+
+options, extras = build_comparison(Options), build_comparison(Open)
+
+
 def report(state: Text) -> Text:
     write = get_stream_writer()
     for number in range(3):
@@ -254,6 +282,63 @@ async def pause(state: Pause) -> Pause:
     await asyncio.sleep(state.get("seconds", 0.2))
     return {"log": ["pause"]}
 
+
+class Color(Enum):
+    RED = "r"
+
+
+class Place(BaseModel):
+    city: str = "Bern"
+    color: Color = Color.RED
+
+
+@dataclass
+class Record:
+    number: int = 1
+    place: Place | None = None
+
+
+class Form(BaseModel):
+    number: int = 1
+    place: Place = Place()
+
+
+def count(state: Any) -> dict[str, Any]:
+    return {"number": state.number + 1, "place": Place(city="Chur")}
+
+
+record = StateGraph(Record).add_node(count).add_edge(START, "count").compile()
+form = StateGraph(Form).add_node(count).add_edge(START, "count").compile()
+
+
+class Held(TypedDict, total=False):
+    kind: str
+    value: Any
+
+
+class Opaque:
+    pass
+
+
+VALUES = {
+    "object": Opaque(),
+    "number": 2**70,
+    "complex": 1j,
+    "keys": {(1, 2): "b"},
+    "nul": "a\0b",
+    "surrogate": "\ud800",
+    "nan": float("nan"),
+    "bytes": b"\xff\0",
+    "set": {1},
+    "error": ValueError("held"),
+}
+
+
+def hold(state: Held) -> Held:
+    return {"value": VALUES[state["kind"]]}
+
+
+holder = StateGraph(Held).add_node(hold).add_edge(START, "hold").compile()
 
 slow = StateGraph(Pause).add_sequence([begin, pause]).add_edge(START, "begin").compile()
 

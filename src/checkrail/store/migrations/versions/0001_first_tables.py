@@ -140,6 +140,7 @@ def _create_runs() -> None:
         sa.Column("reported_by", sa.String()),
         sa.Column("stored_bytes", NUMBER),
         sa.Column("summary", sa.Text()),
+        sa.Column("agent_version", sa.Integer()),
         sa.Column("search_text", sa.Text()),
         sa.Column("hook_calls", sa.Integer(), nullable=False, server_default="0"),
         sa.Column("hook_changed", sa.Integer(), nullable=False, server_default="0"),
@@ -238,6 +239,7 @@ def _create_hook_records() -> None:
         sa.Column("call_id", sa.String()),
         sa.Column("point", sa.String(), nullable=False),
         sa.Column("hook", sa.String(), nullable=False),
+        sa.Column("agent_name", sa.String()),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("record", sa.Text(), nullable=False),
         sa.Column("change", sa.Text()),
@@ -270,6 +272,7 @@ def _create_deliveries() -> None:
         sa.Column("due_at", sa.Double(), nullable=False),
         sa.Column("worker_id", sa.String()),
         sa.Column("last_error", sa.Text()),
+        sa.Column("history", sa.Text()),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("ended_at", sa.Double()),
     )
@@ -384,6 +387,8 @@ def _create_messages() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("updated_at", sa.Double(), nullable=False),
         sa.Column("ended_at", sa.Double()),
+        sa.Column("due_at", sa.Double()),
+        sa.Column("joined_to", sa.String()),
     )
     once = ["channel", "account", "external_id"]
     op.create_index("messages_once", "messages", once, unique=True)
