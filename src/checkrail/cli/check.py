@@ -22,11 +22,12 @@ from checkrail.cli.extras import is_installed
 from checkrail.cli.files import print_problems, read_config
 from checkrail.cli.output import cell, console, new_table, print_table, to_json_text
 from checkrail.config.gateway import NOT_SAID, public_upstreams
+from checkrail.config.plan import build_hook_row
 from checkrail.config.problems import Problem
 from checkrail.engine.errors import suggestion
 from checkrail.engine.hook_checks import fail_open_advice
 from checkrail.engine.matchers import compile_pattern
-from checkrail.engine.points import LOOP_POINTS, Decision, HookPoint, Lane
+from checkrail.engine.points import LOOP_POINTS, Decision, HookPoint
 from checkrail.engine.registry import HookRegistry
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from checkrail.config.agents import AgentConfig
     from checkrail.config.gateway import GatewayConfig, UpstreamConfig
     from checkrail.config.loader import Loaded
-    from checkrail.engine.chain import BoundHook
     from checkrail.engine.hook import HookSpec
 
 
@@ -485,45 +485,6 @@ def _agent_advice(agent: AgentConfig) -> Iterator[Problem]:
 
 TITLES = ("  #", "hook", "does", "lane", "priority", "matches", "timeout", "on_error", "mode")
 FOLDED = frozenset({"does", "matches", "on_error"})
-
-
-def build_hook_row(bound: BoundHook) -> dict[str, Any]:
-    """Return everything about a hook at a point that decides how it is run."""
-    spec = bound.spec
-    told: dict[str, Any] = {
-        "name": spec.name,
-        "lane": str(bound.lane),
-        "priority": spec.priority,
-        "match": {
-            field: [_pattern_text(item) for item in found] for field, found in spec.match.items()
-        },
-        "when": spec.when_text or (spec.when is not None),
-        "timeout": spec.timeout if spec.timeout != float("inf") else None,
-        "on_error": {kind: bound.on_error(kind) for kind in bound.policy},
-        "mode": spec.mode,
-        "background": spec.background,
-        "stream": spec.stream,
-        "may": _possible_decisions(bound),
-        "declared": bound.declared,
-        "type": spec.target_type,
-        "target": spec.target_name,
-        "source": spec.source,
-    }
-    return told
-
-
-def _possible_decisions(bound: BoundHook) -> list[str]:
-    """Return what a hook can do here, as far as can be seen before it does."""
-    if bound.lane is Lane.OBSERVE:
-        return ["watch"]
-    able = bound.contract.decisions if bound.spec.decisions is None else bound.spec.decisions
-    changes = Decision.CONTINUE in able and bound.lane is Lane.TRANSFORM
-    return ["change"] * changes + sorted(able - {Decision.CONTINUE})
-
-
-def _pattern_text(pattern: Any) -> str:
-    """Return a pattern as it stands in the file: variables in it may be secret."""
-    return str(getattr(pattern, "written", getattr(pattern, "pattern", pattern)))
 
 
 def build_plan_table(rows: Iterable[dict[str, Any]]) -> Table:

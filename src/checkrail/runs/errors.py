@@ -50,6 +50,13 @@ class ConflictError(RequestError):
     error = "conflict"
 
 
+class ChangedError(RequestError):
+    """Something is not any more what the request is about."""
+
+    status = 412
+    error = "precondition_failed"
+
+
 class InvalidError(RequestError):
     """The request does not make sense."""
 

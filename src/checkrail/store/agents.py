@@ -36,6 +36,7 @@ class AgentVersion:
     blueprint: dict[str, Any]
     created_at: float
     owner: str | None = None
+    note: str | None = None
 
 
 _SELECT = select_rows(Agent, agents)
@@ -91,11 +92,11 @@ def add(tx: Tx, agent: Agent) -> None:
         _insert_version(tx, agent)
 
 
-def add_version(tx: Tx, agent: Agent) -> None:
-    """Insert the next version of an agent."""
+def add_version(tx: Tx, agent: Agent, note: str | None = None) -> None:
+    """Insert the next version of an agent, with a note on what is different."""
     values = column_values(agent)
     update_agent(tx, values.pop("name"), **values)
-    _insert_version(tx, agent)
+    _insert_version(tx, agent, note)
 
 
 def update_agent(tx: Tx, name: str, /, **values: Any) -> bool:
@@ -118,8 +119,20 @@ def versions(reads: Reads, name: str, limit: int, offset: int = 0) -> list[Agent
     return fetch_rows(reads, AgentVersion, newest.limit(limit).offset(offset))
 
 
-def _insert_version(tx: Tx, agent: Agent) -> None:
+def find_version(reads: Reads, name: str, version: int) -> AgentVersion | None:
+    """Find one version of an agent."""
+    columns = agent_versions.c
+    query = _SELECT_VERSION.where(columns.name == name, columns.version == version)
+    return fetch_row(reads, AgentVersion, query)
+
+
+def _insert_version(tx: Tx, agent: Agent, note: str | None = None) -> None:
     made = AgentVersion(
-        agent.name, agent.version, agent.blueprint, agent.updated_at, owner=agent.owner
+        agent.name,
+        agent.version,
+        agent.blueprint,
+        agent.updated_at,
+        owner=agent.owner,
+        note=note,
     )
     tx.execute(insert(agent_versions), column_values(made))

@@ -6,7 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, delete, insert, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Double,
+    Select,
+    Text,
+    case,
+    cast,
+    delete,
+    desc,
+    func,
+    insert,
+    or_,
+    select,
+    type_coerce,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 
 from checkrail.llm.call_record import CallRecord
 from checkrail.store.database import Reads, Tx
@@ -67,6 +83,51 @@ def _apply_filter(query: Select[Any], wanted: CallFilter) -> Select[Any]:
     if wanted.since is not None:
         query = query.where(columns.created_at >= wanted.since)
     return query
+
+
+@dataclass(frozen=True, slots=True)
+class CallFigures:
+    """Calls of one key, user or model: how many, their tokens and cost, and what was refused."""
+
+    name: str | None
+    calls: int
+    tokens: int
+    cost: float | None
+    blocked: int
+    failed: int
+
+
+def sum_calls(reads: Reads, wanted: CallFilter, by: str, most: int = 100) -> list[CallFigures]:
+    """Return the figures of calls by a column, those with the most calls first."""
+    columns = gateway_calls.c
+    name = {"key": columns.key, "user": columns.user_id, "model": columns.model}[by]
+    refused = columns.decision.in_(("block", "fail"))
+    query = select(
+        name,
+        func.count().label("calls"),
+        func.coalesce(func.sum(_tokens(reads)), 0),
+        func.sum(columns.cost),
+        func.sum(case((refused, 1), else_=0)),
+        func.sum(case((columns.status >= 400, 1), else_=0)),
+    )
+    found = reads.execute(
+        _apply_filter(query, wanted).group_by(name).order_by(desc("calls")).limit(most)
+    )
+    return [CallFigures(row[0], row[1], int(row[2]), *row[3:]) for row in found]
+
+
+def _tokens(reads: Reads) -> ColumnElement[int]:
+    """Return the tokens of a call, in all or as the sum of what came in and went out."""
+
+    def read(name: str) -> ColumnElement[int]:
+        if reads.dialect.name == "postgresql":
+            told = cast(type_coerce(gateway_calls.c.usage, Text), JSONB)[name].astext
+        else:
+            told = func.json_extract(type_coerce(gateway_calls.c.usage, Text), f"$.{name}")
+        return cast(cast(told, Double), BigInteger)
+
+    parts = [func.coalesce(read(name), 0) for name in ("input_tokens", "output_tokens")]
+    return func.coalesce(read("total_tokens"), parts[0] + parts[1])
 
 
 def forget_before(tx: Tx, when: float) -> int:

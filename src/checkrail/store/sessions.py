@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import bindparam, delete, exists, func, or_, select, tuple_, update
+from sqlalchemy import Table, bindparam, delete, exists, func, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from checkrail.store.database import Reads, Tx
+from checkrail.store.messages import Message
 from checkrail.store.rows import (
     Filters,
     column_values,
@@ -212,10 +214,14 @@ def search(
     user_id: str | None = None,
     is_open: bool | None = None,
     filters: Filters | None = None,
+    text: str = "",
     before: Session | None = None,
     limit: int = 20,
 ) -> list[Session]:
-    """Return sessions, the newest first; those `before` one are older."""
+    """Return sessions, the newest first; those `before` one are older.
+
+    A `text` is looked for in their ids, users and channels.
+    """
     query = _SELECT.order_by(sessions.c.created_at.desc(), sessions.c.session_id.desc())
     wanted = (
         (sessions.c.owner, owner),
@@ -230,10 +236,44 @@ def search(
         query = query.where(sessions.c.ended_at.is_(None) == is_open)
     if filters:
         query = query.where(json_matches(reads, sessions.c.metadata, filters))
+    if text:
+        named = (sessions.c.session_id, sessions.c.owner, sessions.c.channel)
+        query = query.where(or_(*(column.icontains(text, autoescape=True) for column in named)))
     if before is not None:
         newest = tuple_(sessions.c.created_at, sessions.c.session_id)
         query = query.where(newest < tuple_(before.created_at, before.session_id))
     return fetch_rows(reads, Session, query.limit(limit))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFigures:
+    """What a list says of a session: how many runs and threads it has, and its last message."""
+
+    runs: int = 0
+    threads: int = 0
+    last_message: Message | None = None
+
+
+def figures_of(reads: Reads, session_ids: Sequence[str]) -> dict[str, SessionFigures]:
+    """Return what lists say of some sessions."""
+    if not session_ids:
+        return {}
+
+    def count(table: Table) -> dict[str, int]:
+        query = select(table.c.session_id, func.count()).group_by(table.c.session_id)
+        found = reads.execute(query.where(table.c.session_id.in_([*session_ids])))
+        return {row[0]: row[1] for row in found}
+
+    newest = select(func.max(messages.c.seq)).where(messages.c.session_id.in_([*session_ids]))
+    query = select_rows(Message, messages).where(
+        messages.c.seq.in_(newest.group_by(messages.c.session_id))
+    )
+    last = {row.session_id: row for row in fetch_rows(reads, Message, query)}
+    of_runs, of_threads = count(runs), count(threads)
+    return {
+        name: SessionFigures(of_runs.get(name, 0), of_threads.get(name, 0), last.get(name))
+        for name in session_ids
+    }
 
 
 def remove_empty(tx: Tx, session_ids: list[str]) -> None:

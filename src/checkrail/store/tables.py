@@ -453,6 +453,7 @@ agent_versions = Table(
     Column("version", Integer, primary_key=True),
     Column("owner", String),
     Column("blueprint", Packed, nullable=False),
+    Column("note", SafeText),
     Column("created_at", Double, nullable=False),
 )
 

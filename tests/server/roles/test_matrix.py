@@ -61,6 +61,7 @@ START = {"id": 1, "method": "state.get", "params": {"namespace": []}}
 ITEM = {"namespace": ["shared"], "key": "k"}
 
 BODIES = {
+    "POST /agents/check": {"name": "{new}", "model": SCRIPTED},
     "POST /agents": {"name": "{new}", "model": SCRIPTED},
     "POST /assistants": {"graph_id": "echo"},
     "POST /gateway/{path:path}": {"model": "m", "stream": True, "messages": []},
@@ -151,6 +152,7 @@ class Things:
         self.keyed = keyed
         self.clients = {caller: keyed.client(caller) for caller in CALLERS}
         self.shared = {"namespace": "x", "channel": "team", "path:path": "v1/chat/completions"}
+        self.shared["number"] = "1"
         for kind in KINDS:
             self.shared |= self.make(kind)
         item = {**ITEM, "value": {"a": 1}}
@@ -453,6 +455,7 @@ READING = {
 
 OF_ROUTE = {
     ("GET /runs/{run_id}/hooks", "fields"): "summary",
+    ("GET /gateway/calls/stats", "by"): "user",
     ("GET /approvals", "before"): "{approval_id}",
     ("GET /gateway/calls", "before"): "{call_id}",
     ("GET /messages", "before"): "{message_id}",

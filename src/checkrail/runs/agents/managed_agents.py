@@ -19,7 +19,14 @@ from checkrail.config.trust import TrustCheck
 from checkrail.runs.admit.quotas import OwnerQuotas, stored_size
 from checkrail.runs.agents.catalogue import AgentEntry, Catalogue, agent_assistant_id, build_entry
 from checkrail.runs.agents.factory import AgentFactory
-from checkrail.runs.errors import ConflictError, InvalidError, NotFoundError, TooManyError
+from checkrail.runs.errors import (
+    ChangedError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    RequestError,
+    TooManyError,
+)
 from checkrail.runs.events.hub import Hub, Wakeup
 from checkrail.store import agents, assistants, crons, named_hooks
 from checkrail.store.agents import Agent
@@ -326,11 +333,20 @@ class AgentEditor:
         name: str,
         change: Callable[[Mapping[str, Any]], Mapping[str, Any]],
         maker: AgentCreator,
+        *,
+        expected: int | None = None,
+        note: str | None = None,
     ) -> None:
-        """Store the next version of an agent; `change` makes it from the current blueprint."""
+        """Store the next version of an agent; `change` makes it from the current blueprint.
+
+        With `expected`, that has to be of this version.
+        """
 
         def plan_revision(kept: StoredAgents) -> Job:
             known = self._find_managed(kept, name)
+            if expected is not None and known.version != expected:
+                told = f"the agent {name!r} is at version {known.version}, not {expected}"
+                raise ChangedError(f"{told}. Read it again, and make your change on that")
             made = replace(
                 _new_agent(name, change(_blueprint_of(known)), known.owner),
                 version=known.version + 1,
@@ -339,7 +355,7 @@ class AgentEditor:
             description = self._check_agent(kept, made, trusted=maker.trusted)
 
             def store_version(tx: Tx) -> None:
-                agents.add_version(tx, _count_version(tx, made, maker, known.stored_bytes))
+                agents.add_version(tx, _count_version(tx, made, maker, known.stored_bytes), note)
                 sync_agents(tx, {name: description}, time.time())
 
             return store_version
@@ -418,6 +434,27 @@ class AgentEditor:
             return lambda tx: _delete_hook(tx, name)
 
         await self._apply_change(plan_removal)
+
+    async def check_draft(
+        self, name: str, given: Mapping[str, Any], maker: AgentCreator
+    ) -> tuple[AgentConfig | None, list[Any]]:
+        """Return a blueprint as it is read, and what would be wrong with it; nothing is stored."""
+        kept = await self._made.refresh()
+        known = kept.rows.get(name)
+        owner = maker.owner if known is None else known.owner or maker.owner
+
+        def check() -> tuple[AgentConfig | None, list[Any]]:
+            draft = _new_agent(name, given, owner)
+            trusted = maker.trusted and self._made.allow_code
+            try:
+                self._check_agent(kept, draft, trusted=trusted)
+            except RequestError as error:
+                found = error.detail if isinstance(error.detail, list) else []
+                return None, [*found] or [str(error)]
+            read = self._made.read_blueprint
+            return read(name, draft.blueprint, kept.definitions, owner=owner, trusted=trusted), []
+
+        return await asyncio.to_thread(check)
 
     def _find_managed(self, kept: StoredAgents, name: str) -> Agent:
         """Return the row of an agent created over HTTP; those of files are changed in files."""

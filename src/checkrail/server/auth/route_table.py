@@ -159,6 +159,9 @@ AGENTS = _parse_rules(
     "PUT    /agents/{name}                                  update",
     "DELETE /agents/{name}                                  delete",
     "GET    /agents/{name}/versions                         read",
+    "GET    /agents/{name}/versions/{number}                read",
+    "POST   /agents/check                                   create",
+    "GET    /plan                                           search",
     "POST   /agents/{name}/enable                           update",
     "POST   /agents/{name}/disable                          update",
 )
@@ -293,6 +296,7 @@ GATEWAY = (
     *_parse_rules(
         "calls",
         "GET    /gateway/calls                                  search",
+        "GET    /gateway/calls/stats                            search",
         "GET    /gateway/calls/{call_id}                        read",
     ),
     *(

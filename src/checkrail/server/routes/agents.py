@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Header, Path, Query, Request
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from checkrail.config.agents import AGENT_NAME, AgentConfig
+from checkrail.config.plan import build_scope_plan
 from checkrail.engine.frozen import thaw
 from checkrail.engine.hook import HookSpec
+from checkrail.engine.registry import HookRegistry
+from checkrail.engine.scope import Scope
 from checkrail.runs.agents.catalogue import AgentEntry, agent_assistant_id
 from checkrail.runs.agents.managed_agents import (
     AgentCreator,
@@ -21,10 +24,10 @@ from checkrail.runs.agents.managed_agents import (
     ManagedAgents,
     agent_not_found,
 )
-from checkrail.runs.errors import InvalidError
+from checkrail.runs.errors import InvalidError, NotFoundError
 from checkrail.server.auth import Access, Caller, Forbidden, matches_filter
 from checkrail.server.deferred import Router
-from checkrail.server.fields import JsonObject, Limit, Offset, Text, check_json
+from checkrail.server.fields import JsonObject, Limit, Offset, Text, check_json, check_text
 from checkrail.server.openapi_models import PROBLEMS, Answers
 from checkrail.server.renderers import render_time
 from checkrail.server.responses import JsonResponse
@@ -120,7 +123,7 @@ def _render_blueprint(said: Any, *, whole: bool) -> Any:
 
 def render_version(row: agents.AgentVersion, *, whole: bool) -> dict[str, Any]:
     """Return a version of an agent; what may be secret is for who sees it `whole`."""
-    same = {"name": row.name, "version": row.version, "owner": row.owner}
+    same = {"name": row.name, "version": row.version, "owner": row.owner, "note": row.note}
     blueprint = _render_blueprint(row.blueprint, whole=whole)
     return same | {"blueprint": blueprint, "created_at": render_time(row.created_at)}
 
@@ -237,6 +240,7 @@ class AgentVersion(BaseModel, defer_build=True):
     version: int
     owner: str | None
     blueprint: dict[str, Any]
+    note: str | None = None
     created_at: str
 
 
@@ -251,6 +255,53 @@ class NamedHook(BaseModel, defer_build=True):
     updated_at: str | None
 
 
+class HookRow(BaseModel, defer_build=True):
+    """A hook at its place in the plan."""
+
+    name: str
+    level: str
+    lane: str
+    priority: int
+    match: dict[str, list[str]]
+    when: str | bool
+    timeout: float | None
+    on_error: dict[str, str]
+    mode: str
+    background: bool
+    stream: str
+    may: list[str]
+    declared: str
+    type: str
+    target: str
+    source: str
+
+
+class Plan(BaseModel, defer_build=True):
+    """The hooks at each point, in the order in which they are called."""
+
+    agent_name: str | None
+    plan: dict[str, list[HookRow]]
+
+
+class DraftProblem(BaseModel, defer_build=True):
+    """What is wrong with a blueprint, and where."""
+
+    path: str
+    message: str
+    expected: str | None = None
+    hint: str | None = None
+
+
+class Checked(BaseModel, defer_build=True):
+    """What is wrong with a blueprint, and the plan of its agent; without its own hooks if it is."""
+
+    problems: list[DraftProblem]
+    plan: dict[str, list[HookRow]]
+
+
+PLAN: Answers = {200: {"model": Plan}, **PROBLEMS}
+CHECKED: Answers = {200: {"model": Checked}, **PROBLEMS}
+VERSION: Answers = {200: {"model": AgentVersion}, **PROBLEMS}
 AGENT: Answers = {200: {"model": Agent}, **PROBLEMS}
 MADE: Answers = {201: {"model": Agent}, **PROBLEMS}
 AGENTS: Answers = {200: {"model": list[Agent]}, **PROBLEMS}
@@ -263,6 +314,10 @@ GONE: Answers = {204: {"description": "It is gone"}, **PROBLEMS}
 router = Router(tags=["coordinator"])
 
 Served = Annotated[Services, Depends(services_of)]
+Note = Annotated[
+    str | None, Query(max_length=500), AfterValidator(lambda said: said and check_text(said))
+]
+Version = Annotated[str | None, Header(alias="If-Match", max_length=100)]
 Name = Annotated[str, Path(max_length=255, pattern=r"^[^\x00]*$")]
 
 
@@ -304,21 +359,41 @@ async def get_agent(request: Request, served: Served, name: Name) -> Response:
 
 
 @router.patch("/agents/{name}", responses=AGENT)
-async def change_agent(request: Request, served: Served, name: Name, body: AgentChange) -> Response:
-    """Make the next version of an agent: what is said replaces what was, and null takes it out."""
-    said = body.to_fields()
+async def change_agent(
+    request: Request,
+    served: Served,
+    name: Name,
+    body: AgentChange,
+    note: Note = None,
+    version: Version = None,
+) -> Response:
+    """Make the next version of an agent: what is said replaces what was, and null takes it out.
+
+    With `If-Match: version` only of that version, else 412. The `note` is kept with the version.
+    """
+    said, kept = body.to_fields(), {"expected": parse_version(version), "note": note}
     return await _revise_agent(
-        request, served, name, said, lambda known: _without_nulls({**known, **said})
+        request, served, name, said, lambda known: _without_nulls({**known, **said}), kept
     )
 
 
 @router.put("/agents/{name}", responses=AGENT)
 async def replace_agent(
-    request: Request, served: Served, name: Name, body: AgentChange
+    request: Request,
+    served: Served,
+    name: Name,
+    body: AgentChange,
+    note: Note = None,
+    version: Version = None,
 ) -> Response:
-    """Make the next version of an agent from a whole blueprint."""
-    said = body.to_fields()
-    return await _revise_agent(request, served, name, said, lambda _known: _without_nulls(said))
+    """Make the next version of an agent from a whole blueprint.
+
+    With `If-Match: version` only of that version, else 412. The `note` is kept with the version.
+    """
+    said, kept = body.to_fields(), {"expected": parse_version(version), "note": note}
+    return await _revise_agent(
+        request, served, name, said, lambda _known: _without_nulls(said), kept
+    )
 
 
 @router.delete("/agents/{name}", status_code=204, response_class=Response, responses=GONE)
@@ -342,6 +417,76 @@ async def list_agent_versions(
     return JsonResponse([render_version(row, whole=_sees_whole(caller, row.owner)) for row in rows])
 
 
+@router.get("/agents/{name}/versions/{number}", responses=VERSION)
+async def get_agent_version(
+    request: Request, served: Served, name: Name, number: Annotated[int, Path(ge=1, lt=2**31)]
+) -> Response:
+    """Return one version of an agent."""
+    caller = await _authorize_agent(request, served, name, "read")
+    row = await served.database.read(lambda reads: agents.find_version(reads, name, number))
+    if row is None:
+        raise NotFoundError(f"the agent {name!r} has no version {number}")
+    return JsonResponse(render_version(row, whole=_sees_whole(caller, row.owner)))
+
+
+@router.get("/plan", responses=PLAN)
+async def show_plan(
+    request: Request,
+    served: Served,
+    agent_name: Annotated[str | None, Query(max_length=255, pattern=r"^[^\x00]*$")] = None,
+) -> Response:
+    """Return the hooks at each point in their order: the server's, and those of an agent."""
+    scope = served.runs.parts.registry.scope()
+    if agent_name is None:
+        await served.access(request, "agents", "search", {"metadata": {}})
+        return JsonResponse({"agent_name": None, "plan": _render_plan(scope)})
+    await _authorize_agent(request, served, agent_name, "read")
+    entry = served.catalogue.get(agent_name)
+    if entry is not None:
+        scope = entry.hooks.scope(parent=scope)
+    return JsonResponse({"agent_name": agent_name, "plan": _render_plan(scope)})
+
+
+@router.post("/agents/check", responses=CHECKED)
+async def check_agent(request: Request, served: Served, body: NewAgent) -> Response:
+    """Say what is wrong with a blueprint, and which hooks its agent would have; it is not kept."""
+    made = managed_agents(served)
+    told: dict[str, Any] = {"graph_id": body.name, "name": body.name, "metadata": {}}
+    caller, _ = await served.access(request, "agents", "create", told)
+    given = _without_nulls(body.to_fields())
+    config, problems = await AgentEditor(made).check_draft(
+        body.name, given, _creator_of(served, caller)
+    )
+    scope = served.runs.parts.registry.scope()
+    if config is not None:
+        level = HookRegistry(label=config.name)
+        level.swap(config.hooks)
+        scope = level.scope(parent=scope)
+    empty = {"path": "", "expected": None, "hint": None}
+    found = [each if isinstance(each, dict) else {**empty, "message": each} for each in problems]
+    return JsonResponse({"problems": found, "plan": _render_plan(scope)})
+
+
+def _render_plan(scope: Scope) -> dict[str, list[dict[str, Any]]]:
+    """Return a plan; of an address only the host, as the rest may be secret."""
+    plan = build_scope_plan(scope)
+    for row in (row for rows in plan.values() for row in rows):
+        found = _ADDRESS.match(row["target"]) if row["type"] == "http" else None
+        if found is not None:
+            row["target"] = f"{found[1]}{found[2]}"
+    return plan
+
+
+def parse_version(said: str | None) -> int | None:
+    """Parse the version that a change is for; a star is any."""
+    if said is None or said.strip() == "*":
+        return None
+    number = said.strip().removeprefix("W/").strip('"')
+    if not (number.isascii() and number.isdigit() and len(number) <= 9):
+        raise InvalidError(f"If-Match is the version of an agent, not {said[:40]!r}")
+    return int(number)
+
+
 @router.post("/agents/{name}/enable", responses=AGENT)
 async def enable_agent(request: Request, served: Served, name: Name) -> Response:
     """Let an agent be run again."""
@@ -361,13 +506,18 @@ async def _switch_agent(request: Request, served: Services, name: str, *, on: bo
 
 
 async def _revise_agent(
-    request: Request, served: Services, name: str, said: Mapping[str, Any], change: Any
+    request: Request,
+    served: Services,
+    name: str,
+    said: Mapping[str, Any],
+    change: Any,
+    kept: Mapping[str, Any],
 ) -> Response:
     caller = await _authorize_agent(request, served, name, "update")
     if said.get("name", name) != name:
         raise InvalidError(f"the agent {name!r} keeps its name. Make another, and remove this one")
     made = managed_agents(served)
-    await AgentEditor(made).revise(name, change, _creator_of(served, caller))
+    await AgentEditor(made).revise(name, change, _creator_of(served, caller), **kept)
     return JsonResponse(_render_for(caller, made, name))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -62,6 +63,18 @@ class Call(BaseModel, defer_build=True):
     first_byte_ms: float | None = None
 
 
+class Figures(BaseModel, defer_build=True):
+    """Calls of one key, user or model: their number, tokens and cost, and what was refused."""
+
+    name: str | None
+    calls: int
+    tokens: int
+    cost: float | None
+    blocked: int
+    failed: int
+
+
+FIGURES: Answers = {200: {"model": list[Figures]}, **PROBLEMS}
 ONE: Answers = {200: {"model": Call}, **PROBLEMS}
 MANY: Answers = {200: {"model": list[Call]}, **PROBLEMS}
 
@@ -94,6 +107,24 @@ async def list_calls(
         return gateway_calls.search(reads, wanted, before=last, limit=limit)
 
     return JsonResponse([render_call(row) for row in await served.database.read(find_page)])
+
+
+@router.get("/gateway/calls/stats", responses=FIGURES)
+async def sum_calls(
+    request: Request,
+    served: Served,
+    by: Annotated[Literal["key", "user", "model"], Query()] = "model",
+    key: Text = None,
+    user: Text = None,
+    model: Text = None,
+    since: Annotated[datetime | None, Query()] = None,
+) -> Response:
+    """Return calls, tokens, cost and refusals by key, user or model; the most called first."""
+    asker = await served.principal(request, "calls", "search", {"metadata": {}})
+    owner = owner_without_metadata(asker)
+    wanted = CallFilter(owner, key, user, model, since=to_seconds(since))
+    found = await served.database.read(lambda reads: gateway_calls.sum_calls(reads, wanted, by))
+    return JsonResponse([asdict(each) for each in found])
 
 
 @router.get("/gateway/calls/{call_id}", responses=ONE)

@@ -15,7 +15,7 @@ from checkrail.server.deferred import Router
 from checkrail.server.fields import Key, Limit
 from checkrail.server.lookups import find_session, to_text
 from checkrail.server.openapi_models import ANY_RUN, PROBLEMS, RUNS, Answers, Run
-from checkrail.server.renderers import render_run, render_session
+from checkrail.server.renderers import render_run, render_session, render_time
 from checkrail.server.responses import JsonResponse
 from checkrail.server.run_requests import idempotency_of
 from checkrail.server.services import Services, services_of
@@ -27,6 +27,7 @@ router = Router(tags=["coordinator"])
 
 Served = Annotated[Services, Depends(services_of)]
 Label = Annotated[str, Field(max_length=255, pattern=r"^[^\x00]*$")]
+_SAID = 240  # characters
 _SHOWN = 100  # runs of a session that are given with it
 
 
@@ -44,6 +45,24 @@ class Session(BaseModel, defer_build=True):
     reason: str | None
 
 
+class LastMessage(BaseModel, defer_build=True):
+    """The beginning of what was said last in a session, and of the reply."""
+
+    message_id: str
+    content: str
+    reply: str | None
+    status: str
+    created_at: str
+
+
+class ListedSession(Session):
+    """A session, how many runs and threads it has, and what was said last."""
+
+    runs: int
+    threads: int
+    last_message: LastMessage | None
+
+
 class WholeSession(Session):
     """A session with its threads, the oldest first, and its newest runs."""
 
@@ -58,7 +77,7 @@ class Stopped(BaseModel, defer_build=True):
 
 
 STOPPED: Answers = {202: {"model": Stopped}, **PROBLEMS}
-SESSIONS: Answers = {200: {"model": list[Session]}, **PROBLEMS}
+SESSIONS: Answers = {200: {"model": list[ListedSession]}, **PROBLEMS}
 SESSION: Answers = {200: {"model": WholeSession}, **PROBLEMS}
 
 
@@ -70,15 +89,19 @@ async def list_sessions(
     channel: Annotated[Label | None, Query()] = None,
     user_id: Annotated[Label | None, Query()] = None,
     is_open: Annotated[bool | None, Query(alias="open")] = None,
+    q: Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")] = "",
     before: Annotated[UUID | None, Query()] = None,
     limit: Limit = 20,
 ) -> Response:
-    """List sessions, the newest first; the next page are those `before` the last of this one."""
+    """List sessions, the newest first; the next page are those `before` the last of this one.
+
+    `q` is looked for in ids, users and channels.
+    """
     asker = await served.principal(request, "sessions", "search", {"metadata": {}})
     last = None if before is None else await find_session(request, served, before, "read")
 
-    def find_page(reads: Reads) -> list[sessions.Session]:
-        return sessions.search(
+    def find_page(reads: Reads) -> list[dict[str, Any]]:
+        page = sessions.search(
             reads,
             owner=asker.owner,
             parent=to_text(parent_session_id),
@@ -86,11 +109,29 @@ async def list_sessions(
             user_id=user_id,
             is_open=is_open,
             filters=asker.filters,
+            text=q.strip(),
             before=last,
             limit=limit,
         )
+        figures = sessions.figures_of(reads, [row.session_id for row in page])
+        return [render_session(row) | _render_figures(figures[row.session_id]) for row in page]
 
-    return JsonResponse([render_session(row) for row in await served.database.read(find_page)])
+    return JsonResponse(await served.database.read(find_page))
+
+
+def _render_figures(figures: sessions.SessionFigures) -> dict[str, Any]:
+    last = figures.last_message
+    shown = None
+    if last is not None:
+        text = last.content["text"]
+        shown = {
+            "message_id": last.message_id,
+            "content": text[:_SAID],
+            "reply": None if last.reply is None else last.reply[:_SAID],
+            "status": last.status,
+            "created_at": render_time(last.created_at),
+        }
+    return {"runs": figures.runs, "threads": figures.threads, "last_message": shown}
 
 
 @router.get("/sessions/{session_id}", responses=SESSION)

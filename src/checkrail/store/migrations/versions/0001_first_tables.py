@@ -437,6 +437,7 @@ def _create_agent_versions() -> None:
         sa.Column("version", sa.Integer(), primary_key=True),
         sa.Column("owner", sa.String()),
         sa.Column("blueprint", sa.Text(), nullable=False),
+        sa.Column("note", sa.Text()),
         sa.Column("created_at", sa.Double(), nullable=False),
     )
 
