@@ -56,15 +56,14 @@ class Api:
         self._request = request
         self.caller = caller
 
-    def allows(self, method: str, path: str) -> bool:
+    def allows(self, method: str, route: str) -> bool:
         """Return whether the visitor's role is enough for a route, which has to exist."""
-        rule = TABLE.find(method, path).rule
+        rule = TABLE.get(method, route)
         return rule is not None and self.caller.has_role(rule.needs)
 
-    def has(self, method: str, path: str) -> bool:
-        """Return whether there is a route of exactly this path, and not one for any name."""
-        rule = TABLE.find(method, path).rule
-        return rule is not None and rule.path == path
+    def has(self, method: str, route: str) -> bool:
+        """Return whether there is a route."""
+        return TABLE.has(method, route)
 
     async def get(self, path: str, params: Params | None = None) -> Any:
         """Return what a path holds, or raise `ApiError`."""

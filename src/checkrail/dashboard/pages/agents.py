@@ -167,7 +167,7 @@ def _url(name: str) -> str:
 async def _describe(page: Page, agent: Mapping[str, Any]) -> dict[str, Any]:
     is_theirs = page.visitor.caller.is_admin or agent.get("owner") == page.visitor.caller.owner
     is_made = agent["source"] == "api"
-    may = page.api.allows("PATCH", _path(page))
+    may = page.api.allows("PATCH", "/agents/{name}")
     return {
         "agent": agent,
         "base": _url(agent["name"]),
@@ -238,10 +238,10 @@ async def _check_draft(
 def read_plan(told: Any) -> list[dict[str, Any]]:
     """Return a plan as a list of points with their hooks, in the order in which they run."""
     if isinstance(told, Mapping):
-        told = told.get("points", told)
-    if isinstance(told, Mapping):
-        return [{"point": point, "hooks": hooks} for point, hooks in told.items() if hooks]
-    return [dict(each) for each in told or () if isinstance(each, Mapping) and each.get("hooks")]
+        told = told.get("plan", told)
+    if not isinstance(told, Mapping):
+        return []
+    return [{"point": point, "hooks": hooks} for point, hooks in told.items() if hooks]
 
 
 def _own_plan(agent: Mapping[str, Any]) -> list[dict[str, Any]]:
