@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -60,17 +61,12 @@ async def switch_mode(page: Page) -> Response:
 
 
 async def _read_plan(page: Page, agents: list[Any], agent: str) -> list[dict[str, Any]]:
-    """Return the hooks by their points: the plan of an agent, or all that the agents declare."""
-    if page.api.has("GET", "/plan"):
-        try:
-            return read_plan(await page.api.get("/plan", {"agent_name": agent}))
-        except ApiError as error:
-            if error.status == 404:
-                raise
+    """Return the hooks by their points: of an agent, or of the server and all its agents."""
     found: dict[str, list[Any]] = {}
-    for each in agents:
-        if agent and each["name"] != agent:
-            continue
+    if page.api.has("GET", "/plan"):
+        told = await page.api.get("/plan", {"agent_name": agent})
+        found = {part["point"]: [*part["hooks"]] for part in read_plan(told)}
+    for each in agents if not agent else ():
         for hook in each["hooks"]:
             for point in hook["points"]:
                 found.setdefault(point, []).append(hook | {"agent_name": each["name"]})
@@ -94,4 +90,18 @@ def _describe(
     hook: dict[str, Any], point: str, stats: dict[tuple[str, str], Any]
 ) -> dict[str, Any]:
     name = str(hook.get("name") or hook.get("hook"))
-    return hook | {"name": name, "stats": stats.get((point, name), {})}
+    return hook | {
+        "name": name,
+        "stats": stats.get((point, name), {}),
+        "on_error": _describe_on_error(hook.get("on_error")),
+        "seconds": hook.get("timeout_seconds") or hook.get("timeout"),
+    }
+
+
+def _describe_on_error(told: Any) -> str:
+    """Return what becomes of failures, in one word where all kinds have the same."""
+    if not isinstance(told, Mapping):
+        return str(told or "default")
+    if len({*told.values()}) == 1:
+        return str(next(iter(told.values())))
+    return ", ".join(f"{kind}: {answer}" for kind, answer in told.items())
