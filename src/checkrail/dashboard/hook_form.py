@@ -142,7 +142,9 @@ def write_card(card: HookCard) -> Any:
         if not told[card.rule]:
             told[card.rule] = "Not allowed" if card.rule in RULES else ""
     for key in (*_COMMON, *_OF_TYPE[card.type]):
-        if key != "type" and (text := told.get(key, "").strip()):
+        text = told.get(key, "").strip()
+        is_default = key == "mode" and text == "enforce"
+        if key != "type" and text and not is_default:
             hook[key] = _to_value(key, text)
     return {**hook, **rest} if isinstance(rest, Mapping) else hook
 

@@ -13,6 +13,7 @@ from checkrail.dashboard.api import ApiError
 from checkrail.dashboard.page import Page
 
 HEARTBEAT = b": still here\n\n"
+DONE = b"event: done\ndata: done\n\n"
 SILENCE = 15.0
 """Seconds after which a silent stream says that it is there."""
 
@@ -44,53 +45,69 @@ def follow_page(
 ) -> LiveResponse:
     """Return a stream that renders anew after events of a path, at most once `every` seconds.
 
-    `types` are the beginnings of the names of the events that count; without them all do.
+    `types` are the beginnings of the names of the events that count; without them all do. The
+    browser is told by `done` when there is nothing more to come.
     """
     return LiveResponse(_render_frames(page, path, render, types, every))
+
+
+class _Listening:
+    """What was heard of a stream since the last frame, and whether it has ended."""
+
+    def __init__(self) -> None:
+        self.bell = asyncio.Event()
+        self.is_due = True  # for what happened between the page and its stream
+        self.has_ended = False
+        self.is_done = False
+        self.bell.set()
+
+    async def listen(self, page: Page, path: str, types: tuple[str, ...]) -> None:
+        """Note events that count, until the stream ends; what ends it early is none of them."""
+        try:
+            async for _, name, _ in page.api.follow(path):
+                self.is_done = name == "end"
+                if name and name != "error" and (not types or name.startswith(types)):
+                    self.is_due = True
+                    self.bell.set()
+        except ApiError:
+            self.is_due = False
+        finally:
+            self.has_ended = True
+            self.bell.set()
 
 
 async def _render_frames(
     page: Page, path: str, render: Render, types: tuple[str, ...], every: float
 ) -> AsyncIterator[bytes]:
-    changed, ended = asyncio.Event(), asyncio.Event()
-    changed.set()  # what happened between the page and its stream
-    listening = asyncio.ensure_future(_listen(page, path, types, changed, ended))
+    heard = _Listening()
+    listening = asyncio.ensure_future(heard.listen(page, path, types))
     try:
         while True:
             try:
                 async with asyncio.timeout(SILENCE):
-                    await changed.wait()
+                    await heard.bell.wait()
             except TimeoutError:
                 yield HEARTBEAT
                 continue
-            changed.clear()
+            if not heard.is_due:
+                if heard.is_done:
+                    yield DONE
+                return
+            heard.bell.clear()
+            heard.is_due = False
             try:
                 told = await render()
             except ApiError:
                 return
             if told:
                 yield frame(told)
-            if ended.is_set():
-                return
+            if heard.has_ended:
+                heard.bell.set()
             await asyncio.sleep(every)
     finally:
         listening.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await listening
-
-
-async def _listen(
-    page: Page, path: str, types: tuple[str, ...], changed: asyncio.Event, ended: asyncio.Event
-) -> None:
-    try:
-        async for _, name, _ in page.api.follow(path):
-            if name and (not types or name.startswith(types)):
-                changed.set()
-    except ApiError:
-        pass
-    finally:
-        ended.set()
-        changed.set()
 
 
 def frame(html: str) -> bytes:

@@ -22,7 +22,7 @@ class WithDashboard:
     def __init__(self, api: ASGIApp, services: Services) -> None:
         self._api = api
         self._services = services
-        self._has_root = services.config.http.app is None
+        self._has_root = not services.config.http.app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""

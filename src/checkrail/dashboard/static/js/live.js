@@ -24,5 +24,5 @@ document.addEventListener("htmx:sse:before:connection", (event) => {
 });
 document.addEventListener("htmx:sse:close", (event) => {
   const shown = sign();
-  if (event.detail.reason === "ended" && shown) shown.hidden = true;
+  if (["ended", "message"].includes(event.detail.reason) && shown) shown.hidden = true;
 });
