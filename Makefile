@@ -39,7 +39,7 @@ export UV_SYSTEM_CERTS := 1
 # Tests start hundreds of processes. Where nothing compiled may be kept, each compiles all it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo dev test test-engine test-imports test-adapters test-slow test-all build check soak blueprints requests record-reference bench clean python node
+.PHONY: help demo dev test test-browser browser test-engine test-imports test-adapters test-slow test-all build check soak blueprints requests record-reference bench clean python node
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,12 +55,23 @@ dev: .venv/synced ## serve the example project (another port: make dev PORT=2025
 test: .venv/synced ## all checks, then all tests; the engine fully covered
 	@echo "The checks and the tests of the engine, at the same time:"
 	@$(MAKE) --no-print-directory -j3 $(SYNCED) check test-engine test-imports
-	$(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder tests --ignore=tests/engine
+	$(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder tests --ignore=tests/engine --ignore=tests/browser
+	@$(MAKE) --no-print-directory test-browser
+
+test-browser: .venv/synced browser ## the dashboard's stories in a real Chromium
+	$(BIN)/pytest tests/browser
+
+# Of the system, else Debian's package where one may be installed, else Playwright's own.
+browser: .venv/synced
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+			apt-get update -qq && apt-get install -qq -y chromium >/dev/null; } || \
+		$(BIN)/playwright install chromium
 
 # What is imported is compiled once, before six processes would each do so at the same time. If that
 # fails, they say why.
 test-imports: .venv/synced
-	@$(BIN)/pytest --collect-only -qqq tests --ignore=tests/engine >/dev/null || true
+	@$(BIN)/pytest --collect-only -qqq tests --ignore=tests/engine --ignore=tests/browser >/dev/null || true
 
 test-engine: .venv/synced
 	$(BIN)/pytest -n auto --dist loadfile tests/engine --cov=checkrail.engine --cov-branch --cov-fail-under=100

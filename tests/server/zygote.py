@@ -165,6 +165,7 @@ IMPORTED = (
     "checkrail.config.yaml_text",
     "checkrail.connections.http",
     "checkrail.connections.websockets",
+    "checkrail.dashboard.app",
     "checkrail.server.app",
     "checkrail.store.migrate",
 )

@@ -35,6 +35,8 @@ def command(config: str | None, host: str | None, port: int | None) -> None:
         click.echo(f"{project.file}: {', '.join(project.agent_descriptions()) or 'no graphs'}")
         click.echo(f"API   {server_url(host, port)}")
         click.echo(f"docs  {server_url(host, port)}/docs")
+        if "dashboard" not in server.http.disabled:
+            click.echo(f"UI    {server_url(host, port)}/ui")
         if "gateway" not in server.http.disabled:
             click.echo(f"LLMs  {server_url(host, port)}/gateway")
 

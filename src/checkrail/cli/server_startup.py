@@ -79,6 +79,7 @@ def serve_project(
     with pause_gc():
         import uvicorn
 
+        from checkrail.dashboard.startup import add_dashboard
         from checkrail.server.app import Server
         from checkrail.server.auth import check_binding
 
@@ -96,7 +97,7 @@ def serve_project(
         options = {"host": host, "port": port, "workers": workers, **OPTIONS}
         serve_workers(target, announce=announce, **options)
         return
-    started = Server(project, dev=dev)
+    started = Server(project, dev=dev, wrap=add_dashboard)
     running = uvicorn.Server(uvicorn.Config(started, host=host, port=port, **OPTIONS))
     exit_on_signals(running)
     with contextlib.closing(bind_socket(host, port)) as listener:
@@ -112,13 +113,14 @@ def serve_project(
 
 def create_server() -> Server:
     """Make the server that the environment names; what uvicorn calls in each worker."""
+    from checkrail.dashboard.startup import add_dashboard
     from checkrail.server import logs
     from checkrail.server.app import Server
     from checkrail.server.project import Project
 
     project = Project(Path(os.environ[FILE]))
     logs.configure_logging(project.loaded.server.log_level)
-    return Server(project, worker=True)
+    return Server(project, worker=True, wrap=add_dashboard)
 
 
 def run_server(running: uvicorn.Server, listener: socket.socket) -> None:

@@ -151,6 +151,7 @@ DISABLED = (
     "store",
     "gateway",
     "meta",
+    "dashboard",
     "webhooks",
     "mcp",
     "a2a",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -85,16 +85,28 @@ def _ordered_routes(disabled: Collection[str]) -> list[BaseRoute]:
     return sorted(found, key=lambda route: not getattr(route, "path", "").endswith(_OFTEN))
 
 
+Wrap = Callable[[ASGIApp, Services], ASGIApp]
+"""Puts pages for people in front of the API."""
+
+
 class Server:
     """An ASGI app that opens a project when it starts, and closes it when it stops.
 
     A worker logs why it did not start; of one that is alone, `failed` is for the command to tell.
     """
 
-    def __init__(self, project: Project, *, dev: bool = False, worker: bool = False) -> None:
+    def __init__(
+        self,
+        project: Project,
+        *,
+        dev: bool = False,
+        worker: bool = False,
+        wrap: Wrap | None = None,
+    ) -> None:
         self.project = project
         self.dev = dev
         self._worker = worker
+        self._wrap = wrap
         self.app: ASGIApp | None = None
         self.failed: Exception | None = None
 
@@ -140,7 +152,8 @@ class Server:
     async def _open_app(self) -> AsyncIterator[None]:
         own = self._load_own_app()
         async with open_services(self.project, dev=self.dev) as services, _own_lifespan(own):
-            self.app = build_app(services, own)
+            app = build_app(services, own)
+            self.app = app if self._wrap is None else self._wrap(app, services)
             async with self._watch_files(services):
                 yield
 

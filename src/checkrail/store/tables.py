@@ -606,6 +606,15 @@ api_keys = Table(
     Column("revoked_at", Double),
 )
 
+logins = Table(
+    "logins",
+    metadata,
+    Column("digest", String, primary_key=True),
+    Column("key_id", String, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("seen_at", Double, nullable=False),
+)
+
 counters = Table(
     "counters",
     metadata,

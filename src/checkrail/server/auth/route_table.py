@@ -59,7 +59,11 @@ class Rules:
 
     def has(self, method: str, path: str) -> bool:
         """Return whether a route of an app has its rule."""
-        return _plain_method(method) in self._of_path(path)
+        return self.get(method, path) is not None
+
+    def get(self, method: str, path: str) -> Rule | None:
+        """Return the rule of a route, by its path as the route has it."""
+        return self._of_path(path).get(_plain_method(method))
 
     def find(self, scope: Scope, routes: Sequence[BaseRoute]) -> RuleMatch:
         """Return the rule of the route that answers a request: the first that matches it."""

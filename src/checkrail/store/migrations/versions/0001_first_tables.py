@@ -627,6 +627,16 @@ def _create_api_keys() -> None:
     )
 
 
+def _create_logins() -> None:
+    op.create_table(
+        "logins",
+        sa.Column("digest", sa.String(), primary_key=True),
+        sa.Column("key_id", sa.String(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("seen_at", sa.Double(), nullable=False),
+    )
+
+
 def _create_counters() -> None:
     op.create_table(
         "counters",
@@ -665,6 +675,7 @@ def upgrade() -> None:
     _create_crons()
     _create_store_items()
     _create_api_keys()
+    _create_logins()
     _create_counters()
 
 
@@ -672,6 +683,7 @@ def downgrade() -> None:
     """Drop all tables."""
     for table in (
         "counters",
+        "logins",
         "api_keys",
         "store_items",
         "crons",
