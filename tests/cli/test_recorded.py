@@ -41,11 +41,13 @@ def run(started=1.0, ended=9.0, **more):
 def call(hook, ends, took, point="before_tool_call", **more):
     told = {"hook": hook, "point": point, "lane": "gate", "event_type": "hook_complete"}
     told |= {"decision": "continue", "time": BEGAN + ends, "duration_ms": took * 1000}
+    told["call_id"] = f"{hook} {float(ends - took)}"
     return Recorded(told | more)
 
 
 def start(hook, begins, point="before_tool_call"):
     told = {"hook": hook, "point": point, "lane": "gate", "event_type": "hook_start"}
+    told["call_id"] = f"{hook} {float(begins)}"
     return Recorded(told | {"time": BEGAN + begins})
 
 
@@ -128,7 +130,7 @@ def test_calls_right_after_each_other_stand_together():
 
 
 def test_a_hook_that_hangs_and_one_that_was_cut_off_are_told():
-    cut = call("cut", 3, 0, event_type="hook_failed", failure="lost", error="it went away")
+    cut = call("cut", 3, 1, event_type="hook_failed", failure="lost", error="it went away")
     del cut.told["decision"], cut.told["duration_ms"]
     lines = page(run(ended=None), [start("cut", 2), cut, start("slow", 4)], BEGAN + 7)
     assert lines[-1] == "slow at before_tool_call has been running for 3.00 s"
