@@ -75,24 +75,24 @@ async def _read_plan(page: Page, agents: list[Any], agent: str) -> list[dict[str
     return [{"point": point, "hooks": found[point]} for point in points]
 
 
-async def _read_stats(page: Page, window: str, agent: str) -> dict[tuple[str, str], Any]:
+async def _read_stats(page: Page, window: str, agent: str) -> dict[tuple[str, str, str], Any]:
     if not page.api.has("GET", "/hooks/stats"):
         return {}
     try:
         told = await page.api.get("/hooks/stats", {"window": window, "agent_name": agent})
     except ApiError:
         return {}
-    rows = told.get("hooks", []) if isinstance(told, dict) else told
-    return {(str(row.get("point")), str(row.get("hook") or row.get("name"))): row for row in rows}
+    return {(str(row["point"]), str(row["level"] or ""), str(row["hook"])): row for row in told}
 
 
 def _describe(
-    hook: dict[str, Any], point: str, stats: dict[tuple[str, str], Any]
+    hook: dict[str, Any], point: str, stats: dict[tuple[str, str, str], Any]
 ) -> dict[str, Any]:
     name = str(hook.get("name") or hook.get("hook"))
+    level = str(hook.get("agent_name") or hook.get("level") or "")
     return hook | {
         "name": name,
-        "stats": stats.get((point, name), {}),
+        "stats": stats.get((point, level, name), {}),
         "on_error": _describe_on_error(hook.get("on_error")),
         "seconds": hook.get("timeout_seconds") or hook.get("timeout"),
     }
