@@ -210,3 +210,12 @@ def test_what_reads_anything_stands_anywhere():
 def test_a_retry_is_no_refusal(caplog):
     HookRegistry().register(lambda event: Retry("again"), "after_llm_call")
     assert caplog.messages == []
+
+
+def test_a_hook_whose_style_fails_open_is_told_the_word_of_its_style(caplog):
+    class Styled(Classy):
+        hook_options = {"failure_mode": "fail_open"}  # noqa: RUF012
+
+    HookRegistry().register(Styled())
+    assert "failure_mode" in caplog.text
+    assert "fail_closed" in caplog.text

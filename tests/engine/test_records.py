@@ -309,3 +309,11 @@ async def test_a_record_says_who_was_acting():
 def test_what_cannot_take_records_is_refused(sink):
     with pytest.raises(TypeError, match="JsonLinesSink"):
         HookRegistry(sink)
+
+
+async def test_a_record_says_in_which_round_of_the_loop_it_was(sample, told):
+    registry = HookRegistry(told.append)
+    registry.register(lambda event: None, POINT, name="h")
+    await registry.scope(iteration=3).fire(POINT, sample(POINT))
+    await registry.fire(POINT, sample(POINT))
+    assert [record.wire().get("iteration") for record in told] == [3, 3, None, None]

@@ -315,6 +315,20 @@ def test_arguments_that_are_no_object_are_read_as_what_they_are(written, text):
     assert text in message.text
 
 
+@pytest.mark.parametrize(("deep", "beside"), [(200, ""), (5_000, ""), (5_000, '"no \\x escape", ')])
+def test_texts_in_arguments_that_nest_too_deeply_are_read(deep, beside):
+    written = "[" * deep + beside + '"push \\u002d-force", "ls"' + "]" * deep
+    message = AssistantMessage("", metadata={"unparsed_arguments": {"c1": written}})
+    assert "push --force" in message.text
+    assert written in message.text
+
+
+def test_brackets_in_a_text_do_not_make_it_deep():
+    written = '{"command": "' + "[" * 500 + ' push \\u002d-force"}'
+    message = AssistantMessage("", metadata={"unparsed_arguments": {"c1": written}})
+    assert "push --force" in message.text
+
+
 @pytest.mark.parametrize("odd", [None, "a text", {"c1": None}, {"c1": ["a"]}])
 def test_arguments_that_a_hook_left_in_another_form_do_no_harm(odd):
     message = AssistantMessage("hi", metadata={"unparsed_arguments": odd})
