@@ -47,7 +47,7 @@ def _check_end(run: Row, told: list[list[Any]]) -> None:
     assert run["ended_at"] is not None
     numbers = [seq for seq, *_ in told]
     assert numbers == sorted(set(numbers)), "events are told twice, or out of order"
-    ends = [data["status"] for _, event, _, data in told if event == "end"]
+    ends = [data["status"] for _, event, *_, data in told if event == "end"]
     assert ends == [run["status"]]
     assert told[-1][1] == "end"
 

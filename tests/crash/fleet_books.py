@@ -47,7 +47,7 @@ def _check_ends(site: Site, runs: dict[str, Row]) -> None:
         numbers = [seq for seq, *_ in told[run["run_id"]]]
         listed = [(seq, event) for seq, event, *_ in told[run["run_id"]]]
         assert numbers == sorted(set(numbers)), f"events twice, or out of order: {listed}"
-        ends = [data["status"] for _, event, _, data in told[run["run_id"]] if event == "end"]
+        ends = [data["status"] for _, event, *_, data in told[run["run_id"]] if event == "end"]
         assert ends == [run["status"]], f"run {run['run_id']} ended {len(ends)} times"
 
 

@@ -134,7 +134,7 @@ class Site:
         """The events of a run as they are kept: number, name, data."""
         query = "SELECT payload FROM events WHERE run_id = :id ORDER BY last_seq"
         batches = [json.loads(bytes(row["payload"])) for row in self.rows(query, id=run_id)]
-        return [(seq, event, data) for batch in batches for seq, event, _, data in batch]
+        return [(seq, event, data) for batch in batches for seq, event, *_, data in batch]
 
     def deliveries(self, run_id: str) -> dict[str, Row]:
         """What was owed for a run, by kind."""
