@@ -275,6 +275,7 @@ def test_a_missing_module_may_be_a_file_of_the_project(write, tmp_path):
     assert "there is no module 'my_hook' (did you mean 'my_hooks'?)" in near
     assert "./folder/my_hook.py:name" in near
     beside = str(refused("my_hooks:hooks", tmp_path))
+    assert "did you mean" not in beside
     assert "There is a file my_hooks.py: name it, as in ./my_hooks.py:hooks" in beside
     below = str(refused("shop.rules:hooks", tmp_path))
     assert "There is a file shop/rules.py: name it, as in ./shop/rules.py:hooks" in below

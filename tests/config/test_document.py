@@ -290,12 +290,14 @@ def test_what_is_not_utf_8_is_told_with_its_line():
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path):
     report = Report("x")
-    assert read_document(tmp_path / "none.yaml", report) is None
-    assert read_document(tmp_path / "none.ini", report) is None
+    (tmp_path / "some.ini").touch()
+    for name in ("none.yaml", "none", "some.ini"):
+        assert read_document(tmp_path / name, report) is None
     assert [str(problem) for problem in report.problems] == [
         "x: the file cannot be read: no such file or directory, expected a file that can be read",
+        "x: there is no such file or folder, expected a file that can be read",
         (
-            "x: a file of unknown format 'none.ini', "
+            "x: a file of unknown format 'some.ini', "
             "expected a file name that ends in .yaml, .yml, .json, .toml"
         ),
     ]

@@ -96,6 +96,16 @@ async def test_a_text_at_the_end_of_a_query_without_response_makes_one():
     assert verdict.value == AgentResponse(content="sorry")
 
 
+@pytest.mark.parametrize("wrong", [5, ["x"], {"content": "x"}, b"x", True, AssistantMessage("x")])
+@pytest.mark.parametrize("given", [AgentResponse(content="bye"), None])
+async def test_a_value_of_another_type_at_the_end_of_a_query_is_invalid(wrong, given):
+    verdict = await changed("query_end", given, Continue(wrong))
+    assert (verdict.decision, verdict.records[1].failure) == ("fail", "invalid")
+    assert verdict.value == given
+    told = f"a changed value at query_end is an AgentResponse, not {type(wrong).__name__}"
+    assert told in verdict.reason
+
+
 async def test_a_response_can_be_taken_away_at_the_end_of_a_query(sample):
     assert (await changed("query_end", sample("query_end"), Continue(None))).value is None
 

@@ -84,3 +84,52 @@ def test_a_newer_litellm_is_taken_with_a_warning(caplog):
     assert caplog.messages == []
     check_litellm("2.0.0", CustomLogger, exceptions)
     assert "LiteLLM 2.0.0 is newer than" in caplog.text
+
+
+WRONG = '''
+from checkrail import Block, Reject
+
+STATUSES = [200, 99, 600, 402.5, "402"]
+
+
+class Careless(Block):
+    """A decision that forgets to check itself."""
+
+    def __post_init__(self):
+        """Check nothing."""
+
+
+def refuse(event):
+    way, _, number = event.value.model.partition("-")
+    status = STATUSES[int(number)] if number else 402
+    if way == "made":
+        return Block("no", status)
+    if way == "careless":
+        return Careless("no", status)
+    if way == "words":
+        return Careless({"why": "no"}, status)
+    error = Reject("no", 402)
+    if way == "later":
+        error.status = status
+    if way == "later_words":
+        error.reason = {"why": "no"}
+    raise error
+'''
+
+WAYS = [f"{way}-{number}" for way in ("made", "careless", "later") for number in range(5)]
+
+
+@pytest.mark.parametrize("model", [*WAYS, "words", "later_words"])
+@pytest.mark.parametrize("call_type", ["acompletion", "anthropic_messages", "aresponses"])
+async def test_a_refusal_that_http_could_not_say_is_an_error_of_the_hook(
+    made, tmp_path, call_type, model
+):
+    (tmp_path / "wrong.py").write_text(WRONG)
+    callback = made([{"path": "./wrong.py:refuse", "name": "careless"}])
+    said = {"messages": [{"role": "user", "content": "Hi"}], "input": "Hi", "max_tokens": 5}
+    with pytest.raises(Exception, match="hook 'careless' at before_llm_call broke") as refused:
+        await before(callback, call_type, model=model, **said)
+    told = vars(refused.value)
+    assert str(told.get("status_code") or told["code"]) == "500"
+    error = told.get("detail", told)
+    assert isinstance(error.get("error", error)["message"], str)

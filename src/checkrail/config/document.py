@@ -37,12 +37,8 @@ class Document:
 def read_document(path: Path, report: Report) -> Document | None:
     """Read a file, or report why not."""
     kind = FORMATS.get(path.suffix.lower())
-    if kind is None and path.is_dir():
-        report.add((), "a folder", "a file")
-        return None
     if kind is None:
-        expected = f"a file name that ends in {', '.join(FORMATS)}"
-        report.add((), f"a file of unknown format {path.name!r}", expected)
+        _report_unknown(path, report)
         return None
     try:
         with path.open("rb") as file:
@@ -52,6 +48,17 @@ def read_document(path: Path, report: Report) -> Document | None:
         report.add((), f"the file cannot be read: {reason}", "a file that can be read")
         return None
     return parse_document(content, kind, path.absolute().parent, report)
+
+
+def _report_unknown(path: Path, report: Report) -> None:
+    """Report why a path whose name ends like no known format is not read."""
+    if path.is_dir():
+        report.add((), "a folder", "a file")
+    elif path.exists():
+        expected = f"a file name that ends in {', '.join(FORMATS)}"
+        report.add((), f"a file of unknown format {path.name!r}", expected)
+    else:
+        report.add((), "there is no such file or folder", "a file that can be read")
 
 
 def parse_document(content: bytes, kind: str, base: Path, report: Report) -> Document | None:

@@ -99,8 +99,11 @@ def describe_error(error: BaseException) -> str:
 
 
 def suggestion(name: str, known: Iterable[str], alike: float = 0.6) -> str:
-    """Return which known name was probably meant, or nothing: it has to be `alike`, from 0 to 1."""
+    """Return which known name was probably meant, or nothing: it has to be `alike`, from 0 to 1.
+
+    A name that is known is what was meant.
+    """
     import difflib  # slow to import, and only needed where something is wrong
 
     near = difflib.get_close_matches(name, [str(item) for item in known], n=1, cutoff=alike)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    return f" (did you mean {near[0]!r}?)" if near and near[0] != name else ""

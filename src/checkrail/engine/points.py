@@ -172,7 +172,8 @@ def _fits(wanted: type, value: Any) -> bool:
 
 
 def _type_name(wanted: type) -> str:
-    return "a text" if wanted is str else f"a {wanted.__name__}"
+    article = "an" if wanted.__name__[0] in "AEIOU" else "a"
+    return "a text" if wanted is str else f"{article} {wanted.__name__}"
 
 
 def _with_text(current: Any, text: str, contract: Contract, *, redacted: bool) -> Any:

@@ -47,8 +47,17 @@ async def test_a_batch_counts_as_all_its_runs_or_none(served):
     allow(served, Quotas(live_runs=3), runs_per_batch=5)
     ann = await served.as_user("ann")
     body = {"assistant_id": "echo", "input": {}, "after_seconds": 3600}
-    assert (await ann.post("/runs/batch", json=[body] * 4)).status_code == 429
-    assert (await ann.post("/runs/batch", json=[body] * 3)).status_code == 200
+    answer = await ann.post("/runs/batch", json=[body] * 4)
+    assert answer.status_code == 429
+    assert answer.json()["message"] == (
+        "'ann' has 0 runs that have not ended and requested 4 more, "
+        "and limits.live_runs_per_owner allows 3. No more than 3 can be requested at once"
+    )
+    assert (await ann.post("/runs/batch", json=[body] * 2)).status_code == 200
+    answer = await ann.post("/runs/batch", json=[body] * 2)
+    assert answer.status_code == 429
+    assert answer.json()["message"].endswith("Wait until some have ended, or cancel them")
+    assert (await ann.post("/runs", json=body)).status_code == 200
     answer = await ann.post("/runs/batch", json=[body] * 6)
     assert answer.status_code == 422
     assert "6 runs, more than the 5 of limits.runs_per_batch" in answer.json()["message"]

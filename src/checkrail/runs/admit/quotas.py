@@ -99,8 +99,11 @@ class OwnerQuotas:
         used = usage.COUNT[kind](reads, owner, most)
         if used + max(more, 1) > most:
             self._grants.pop((kind, owner), None)
+            requested = f" and requested {more} more" if more > 1 else ""
+            remedy = f"No more than {most} can be requested at once" if more > most else hint
             raise TooManyError(
-                f"{owner!r} has {used} {what}, and limits.{kind}_per_owner allows {most}. {hint}"
+                f"{owner!r} has {used} {what}{requested}, "
+                f"and limits.{kind}_per_owner allows {most}. {remedy}"
             )
         if len(self._grants) >= _MOST_OWNERS:
             self._grants.clear()
