@@ -142,7 +142,6 @@ def _serve_gateway(said: GatewayCommand, gateway: OpenGateway, host: str, port: 
         running = uvicorn.Server(uvicorn.Config(app, host=host, port=port, **OPTIONS))
         exit_on_signals(running)
         with contextlib.closing(bind_socket(host, port)) as listener:
-            listener.listen(2048)  # who reads the announcement may call at once
             _print_address(gateway, server_url(host, port))
             running.run([listener])
 

@@ -52,6 +52,9 @@ FILE = "CHECKRAIL_CONFIG"
 WORKER_SILENCE_SECONDS = 30
 """After so long a worker that does not answer is replaced; starting one takes a while, if busy."""
 
+_WAITING_CALLS = 2048
+"""So many calls may wait for a server that has not started yet."""
+
 
 def open_project(config: str | None) -> Project:
     """Load the project that a command names, or print what is wrong with it and exit."""
@@ -160,7 +163,6 @@ def serve_workers(
         **options,
     )
     with contextlib.closing(bind_socket(host, port)) as listener:
-        listener.listen(config.backlog)
         running = Multiprocess(config, sockets=[listener])
         announce()
         running.run()
@@ -182,12 +184,13 @@ def exit_on_signals(running: uvicorn.Server) -> None:
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on an address, or print why that fails and exit."""
+    """Return a socket that listens on an address; who calls before it is served waits."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(_WAITING_CALLS)
     except OSError as error:
         listener.close()
         raise CheckrailError(

@@ -224,7 +224,6 @@ def _run_gateway(gateway: OpenGateway) -> Iterator[str]:
     app = gateway.build_app(door=LocalAuthenticator())
     running = uvicorn.Server(uvicorn.Config(app, **OPTIONS))
     with contextlib.closing(bind_socket(HOST, 0)) as listener:
-        listener.listen(2048)  # who calls before the thread has begun waits
         thread = threading.Thread(target=running.run, args=([listener],), daemon=True)
         thread.start()
         try:

@@ -1,11 +1,20 @@
-"""`checkrail serve --workers`: several processes on one socket."""
+"""When `checkrail dev` and `checkrail serve` listen, in one process or in several."""
 
 import subprocess
 import sys
 
-from tests.processes import environment
+import httpx
+import pytest
+from tests.processes import PATIENCE, environment, until
 
-from .harness import free_port
+from .harness import free_port, on_sqlite
+
+
+@pytest.mark.parametrize("command", ["dev", "serve"])
+def test_who_calls_as_soon_as_the_address_is_printed_is_answered(serve, tmp_path, command):
+    server = serve(on_sqlite(tmp_path), command=command).begin()
+    until(lambda: server.url in server.output(), "the address")
+    assert httpx.get(f"{server.url}/ok", timeout=PATIENCE).json() == {"ok": True}
 
 
 def test_a_worker_that_cannot_start_ends_the_command_with_the_reason(tmp_path):
