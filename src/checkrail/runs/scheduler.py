@@ -226,7 +226,8 @@ class Scheduler:
                 log.exception("the run of cron %s could not be asked for yet", row.cron_id)
             await asyncio.sleep(_PAUSE)
             await self._parts.database.write(
-                lambda tx: crons.release_held(tx, self._parts.worker_id, row.cron_id), patient=True
+                lambda tx: crons.release_held(tx, self._parts.worker_id, [row.cron_id]),
+                patient=True,
             )
             self._bell.trigger()
 

@@ -106,7 +106,7 @@ class MessageWorker:
             await self._parts.database.write(release)
 
     def _recover_in_tx(self, tx: Tx) -> None:
-        for row in messages.find_orphans(tx, self._parts.worker_id):
+        for row in messages.find_orphans(tx, (), self._parts.worker_id):
             lost = row.lost + 1
             changed: dict[str, Any] = {"worker_id": None, "lost": lost}
             if lost >= self._parts.settings.most_lost:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, or_, select, update
 
 from checkrail.store.database import Reads, Tx
+from checkrail.store.held_rows import HeldRows
 from checkrail.store.rows import (
     Filters,
     Page,
@@ -20,7 +21,7 @@ from checkrail.store.rows import (
     json_matches,
     select_rows,
 )
-from checkrail.store.tables import LAST_CHANCE, crons, workers
+from checkrail.store.tables import LAST_CHANCE, crons
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ class Cron:
 
 
 _SELECT = select_rows(Cron, crons)
+
+_HELD = HeldRows(Cron, crons, "cron_id")
+find_orphans, release_held = _HELD.find_orphans, _HELD.release_held
 
 SORTS = (
     "cron_id",
@@ -169,27 +173,6 @@ def end_request(tx: Tx, asked: Cron, last_error: str | None) -> None:
     )
     ended = {"occurrence": None, "worker_id": None, "lost": 0}
     tx.execute(query.values(last_error=last_error, **ended))
-
-
-def find_orphans(tx: Tx, dead: Sequence[str], but: str, most: int = 100) -> list[Cron]:
-    """Return the crons whose run a worker requested that is `dead` or gone; `but` one is not."""
-    query = _SELECT.where(
-        crons.c.worker_id.is_not(None),
-        crons.c.worker_id != but,
-        or_(
-            crons.c.worker_id.in_([*dead]),
-            crons.c.worker_id.not_in(select(workers.c.worker_id)),
-        ),
-    )
-    return fetch_rows(tx, Cron, query.limit(most).with_for_update(skip_locked=True))
-
-
-def release_held(tx: Tx, worker_id: str, cron_id: str | None = None) -> None:
-    """Have what a worker was about to request be requested anew, all of it or one."""
-    held = update(crons).where(crons.c.worker_id == worker_id)
-    if cron_id is not None:
-        held = held.where(crons.c.cron_id == cron_id)
-    tx.execute(held.values(worker_id=None))
 
 
 def next_due(reads: Reads, worker_id: str) -> float | None:

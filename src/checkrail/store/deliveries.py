@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import delete, exists, func, insert, or_, select, update
 
 from checkrail.store.database import Reads, Tx
+from checkrail.store.held_rows import HeldRows
 from checkrail.store.rows import column_values, fetch_rows, select_rows
-from checkrail.store.tables import LAST_CHANCE, OWED, SUSPECTED_DELIVERY, deliveries, workers
+from checkrail.store.tables import LAST_CHANCE, OWED, SUSPECTED_DELIVERY, deliveries
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,9 @@ class Delivery:
 
 _SELECT = select_rows(Delivery, deliveries)
 
+_HELD = HeldRows(Delivery, deliveries, "delivery_id")
+find_orphans, held_ids, release_held = _HELD.find_orphans, _HELD.held_ids, _HELD.release_held
+
 _BEFORE = deliveries.alias("earlier")
 _IS_NEXT = or_(
     deliveries.c.address.is_(None),
@@ -63,22 +67,8 @@ def claim(
 ) -> list[Delivery]:
     """Take deliveries that are due: those that processes have died with, or all the others."""
     which = (SUSPECTED_DELIVERY,) if suspected else (OWED, deliveries.c.lost < LAST_CHANCE)
-    query = (
-        _SELECT.where(
-            *which,
-            deliveries.c.due_at <= now,
-            _IS_NEXT,
-        )
-        .order_by(deliveries.c.due_at)
-        .limit(most)
-        .with_for_update(skip_locked=True)
-    )
-    found = fetch_rows(tx, Delivery, query)
-    if found:
-        ids = [each.delivery_id for each in found]
-        taken = update(deliveries).where(deliveries.c.delivery_id.in_(ids))
-        tx.execute(taken.values(worker_id=worker_id))
-    return found
+    query = _SELECT.where(*which, deliveries.c.due_at <= now, _IS_NEXT)
+    return _HELD.claim(tx, query.order_by(deliveries.c.due_at), most, worker_id)
 
 
 def store_result(tx: Tx, delivery_id: str, worker_id: str | None, /, **values: Any) -> bool:
@@ -104,35 +94,6 @@ def give_up_behind(tx: Tx, row: Delivery, now: float) -> None:
     )
     error = "a part before it could not be sent"
     tx.execute(query.values(status="dead", last_error=error, ended_at=now))
-
-
-def find_orphans(tx: Tx, dead: Sequence[str], but: str, most: int = 100) -> list[Delivery]:
-    """Return the deliveries of workers that are `dead` or gone; `but` one that asks is not."""
-    known = select(workers.c.worker_id)
-    query = (
-        _SELECT.where(
-            deliveries.c.worker_id.is_not(None),
-            deliveries.c.worker_id != but,
-            or_(deliveries.c.worker_id.in_([*dead]), deliveries.c.worker_id.not_in(known)),
-        )
-        .limit(most)
-        .with_for_update(skip_locked=True)
-    )
-    return fetch_rows(tx, Delivery, query)
-
-
-def held_ids(reads: Reads, worker_id: str) -> list[str]:
-    """Return the ids of the deliveries that a worker holds."""
-    query = select(deliveries.c.delivery_id).where(deliveries.c.worker_id == worker_id)
-    return [row.delivery_id for row in reads.execute(query)]
-
-
-def release_held(tx: Tx, worker_id: str, only: Sequence[str] | None = None) -> None:
-    """Free what a worker holds, all of it or some."""
-    query = update(deliveries).where(deliveries.c.worker_id == worker_id)
-    if only is not None:
-        query = query.where(deliveries.c.delivery_id.in_([*only]))
-    tx.execute(query.values(worker_id=None))
 
 
 def next_due(reads: Reads) -> float | None:

@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from checkrail.store.database import Reads, Tx
+from checkrail.store.held_rows import HeldRows
 from checkrail.store.rows import column_values, fetch_row, fetch_rows, select_rows
 from checkrail.store.statements import PreparedStatement
 from checkrail.store.tables import (
@@ -73,6 +74,9 @@ class Message:
 
 
 _SELECT = select_rows(Message, messages)
+
+_HELD = HeldRows(Message, messages, "message_id")
+find_orphans, held_ids, release_held = _HELD.find_orphans, _HELD.held_ids, _HELD.release_held
 _LOCK = select(messages.c.seq).with_for_update()
 
 _ADD = PreparedStatement(
@@ -166,18 +170,8 @@ def claim(tx: Tx, worker_id: str, most: int, *, suspected: bool = False) -> list
     """Take messages that are next in their threads, for a worker."""
     blamed = messages.c.lost >= LAST_CHANCE
     is_due = or_(messages.c.due_at.is_(None), messages.c.due_at <= tx.time())
-    query = (
-        _SELECT.where(TO_HANDLE, blamed if suspected else ~blamed, is_due, _IS_NEXT)
-        .order_by(messages.c.seq)
-        .limit(most)
-        .with_for_update(skip_locked=True)
-    )
-    found = fetch_rows(tx, Message, query)
-    if found:
-        ids = [each.message_id for each in found]
-        taken = update(messages).where(messages.c.message_id.in_(ids))
-        tx.execute(taken.values(worker_id=worker_id))
-    return found
+    query = _SELECT.where(TO_HANDLE, blamed if suspected else ~blamed, is_due, _IS_NEXT)
+    return _HELD.claim(tx, query.order_by(messages.c.seq), most, worker_id)
 
 
 def find_settling(reads: Reads, thread_id: str) -> Message | None:
@@ -258,34 +252,6 @@ def forget_before(tx: Tx, when: float, most: int) -> int:
     """Remove messages that ended long ago; return how many."""
     old = select(messages.c.seq).where(messages.c.ended_at < when).limit(most)
     return tx.execute(delete(messages).where(messages.c.seq.in_(old))).rowcount
-
-
-def held_ids(reads: Reads, worker_id: str) -> list[str]:
-    """Return the ids of the messages that a worker holds."""
-    query = select(messages.c.message_id).where(messages.c.worker_id == worker_id)
-    return [row.message_id for row in reads.execute(query)]
-
-
-def release_held(tx: Tx, worker_id: str, only: Sequence[str] | None = None) -> None:
-    """Free what a worker holds, all of it or some."""
-    query = update(messages).where(messages.c.worker_id == worker_id)
-    if only is not None:
-        query = query.where(messages.c.message_id.in_([*only]))
-    tx.execute(query.values(worker_id=None))
-
-
-def find_orphans(tx: Tx, but: str, most: int = 100) -> list[Message]:
-    """Return the messages of workers that are gone; `but` one that asks is not."""
-    query = (
-        _SELECT.where(
-            messages.c.worker_id.is_not(None),
-            messages.c.worker_id != but,
-            messages.c.worker_id.not_in(select(workers.c.worker_id)),
-        )
-        .limit(most)
-        .with_for_update(skip_locked=True)
-    )
-    return fetch_rows(tx, Message, query)
 
 
 def find_abandoned(tx: Tx, most: int = 100) -> list[Message]:
