@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from checkrail.adapters.litellm.calls import Call, ProxyHookSet
-from checkrail.adapters.litellm.pending_calls import PendingCalls
+from checkrail.adapters.litellm.calls import Call, PendingCalls, ProxyHookSet
 from checkrail.adapters.litellm.requests import format_at, format_of, write_back
 from checkrail.config.hook_files import find_gateway_files
 from checkrail.engine.errors import CheckrailError

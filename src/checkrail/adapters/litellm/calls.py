@@ -1,4 +1,4 @@
-"""One call of a model through a LiteLLM proxy, and the hooks that look at it."""
+"""Calls of models through a LiteLLM proxy: the hooks that look at one, and those under way."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import hashlib
 import logging
 import re
 import sys
+from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
 from checkrail.adapters.litellm.requests import LOGGED, body_of, metadata_of
 from checkrail.builtin.budget import HAS_PRICE
@@ -254,3 +256,42 @@ class Call:
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run some work that outlives the caller."""
         self._hooks.registry.spawn(work)
+
+
+MARK = "_checkrail_call"
+"""Where a call that no model answers has its number: LiteLLM takes such a one for failed, and
+lets go of that object."""
+
+MOST = 10_000
+"""How many calls that no model answers may wait for their streams."""
+
+
+class PendingCalls:
+    """The calls whose answers have not come yet; those that LiteLLM forgets are forgotten.
+
+    They are found again by what LiteLLM carries along with them. Its id of a call is no help:
+    callers may send one, and two of them the same.
+    """
+
+    def __init__(self) -> None:
+        self._logged: WeakKeyDictionary[Any, Call] = WeakKeyDictionary()
+        self._marked: OrderedDict[str, Call] = OrderedDict()
+
+    def add_logged(self, call: Call, data: dict[str, Any]) -> None:
+        """Remember a call until its answer comes."""
+        logged = data.get(LOGGED)
+        if logged is not None:
+            self._logged[logged] = call
+
+    def add_marked(self, call: Call, data: dict[str, Any]) -> None:
+        """Remember a call that a stream of ours will answer: nothing of `data` goes to a model."""
+        data[MARK] = number = uuid7()
+        self._marked[number] = call
+        while len(self._marked) > MOST:
+            self._marked.popitem(last=False)
+
+    def pop_answered(self, data: dict[str, Any]) -> Call | None:
+        """Remove and return the call that is answered now."""
+        marked = self._marked.pop(str(data.get(MARK)), None)
+        logged = data.get(LOGGED)
+        return marked or (self._logged.pop(logged, None) if logged is not None else None)
