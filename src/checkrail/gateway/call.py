@@ -20,11 +20,11 @@ from checkrail.engine.values import AssistantMessage, ModelRequest
 from checkrail.gateway.call_tracking import AskSource, CallSink, OpenCall, tally_decision
 from checkrail.gateway.costs import add_answer_cost, can_have_price
 from checkrail.gateway.headers import Headers, refusal_headers
-from checkrail.gateway.held_reply import HeldReply
 from checkrail.gateway.hidden_rounds import HiddenRounds
 from checkrail.gateway.hooks import POINTS, AnswerOutcome, GatewayHooks
 from checkrail.gateway.identity import Identity
 from checkrail.gateway.relay import (
+    HeldReply,
     ReplyStream,
     build_upstream_refusal,
     find_evasion,
