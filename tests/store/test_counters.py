@@ -13,10 +13,9 @@ from sqlalchemy import event, func, select
 
 from checkrail.builtin.counters import MemoryCounters
 from checkrail.store import counters
-from checkrail.store.counters import PARTS, Hit
+from checkrail.store.counters import PARTS, Hit, StoredCounters, open_counters
 from checkrail.store.database import Database
 from checkrail.store.engines import sqlite_url
-from checkrail.store.shared_counters import StoredCounters, open_counters
 from checkrail.store.tables import counters as table
 
 NOW = 1_700_000_000.0

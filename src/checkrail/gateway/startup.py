@@ -49,8 +49,8 @@ def open_counters(config: ServerConfig, registry: HookRegistry, outside: Outside
         )
         yield
         return
+    from checkrail.store.counters import StoredCounters
     from checkrail.store.database import open_database
-    from checkrail.store.shared_counters import StoredCounters
 
     with open_database(prepare_database(config)) as database:
         outside.counters = StoredCounters(database)

@@ -29,9 +29,9 @@ from checkrail.server.routes import gateway_calls as call_routes
 from checkrail.server.services import CallerServices
 from checkrail.store import approvals, gateway_calls
 from checkrail.store.call_log import CallLog
+from checkrail.store.counters import StoredCounters
 from checkrail.store.database import Database
 from checkrail.store.health import DatabaseUnavailableError
-from checkrail.store.shared_counters import StoredCounters
 
 _OURS = ("/approvals", "/gateway/calls")
 _LOOK_EVERY = 1.0  # seconds: another process may have taken the answer

@@ -40,10 +40,10 @@ from checkrail.sessions.session_service import open_sessions
 from checkrail.sessions.summaries import SessionSummaries
 from checkrail.store import approvals, keys, migrate
 from checkrail.store.call_log import CallLog
+from checkrail.store.counters import StoredCounters
 from checkrail.store.database import Database
 from checkrail.store.engines import open_engine, sqlite_url
 from checkrail.store.keys import Key
-from checkrail.store.shared_counters import StoredCounters
 
 _DAY = 86_400.0
 log = logging.getLogger("checkrail.server")
