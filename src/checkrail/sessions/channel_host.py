@@ -30,7 +30,7 @@ from checkrail.runs.errors import (
 from checkrail.runs.services import RunServices
 from checkrail.sessions.incoming import Inbox, Incoming
 from checkrail.sessions.questions import ChannelQuestions
-from checkrail.sessions.sending import ChannelSet
+from checkrail.sessions.replies import ChannelSet
 from checkrail.store import messages
 
 log = logging.getLogger("checkrail.sessions")

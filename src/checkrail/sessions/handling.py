@@ -1,4 +1,4 @@
-"""Handling a message: its hooks, its run, and at the end of that its reply."""
+"""Handling a message: its hooks and whom they ask, its run, and at the end of that its reply."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from checkrail.builtin.greeting import FIRST_REPLY
 from checkrail.channels.text_parts import Measures
 from checkrail.config.sessions import SessionsConfig
+from checkrail.engine.asks import AnswerLater, Approval, Question
 from checkrail.engine.frozen import thaw
 from checkrail.engine.points import Decision, HookPoint, Lane
 from checkrail.engine.scope import Scope
@@ -19,13 +20,12 @@ from checkrail.llm.conversation import text_of
 from checkrail.runs import jsons
 from checkrail.runs.admit.requests import Principal, RunRequest
 from checkrail.runs.agents.catalogue import GRAPH, agent_assistant_id
-from checkrail.runs.approvals import insert_question
+from checkrail.runs.approvals import build_question_row, insert_question, to_approval
 from checkrail.runs.errors import ConflictError, InvalidError, RefusedError, RequestError
 from checkrail.runs.finish.session_ends import end_session, session_scope, session_value
 from checkrail.runs.run_service import Runs
-from checkrail.runs.services import MESSAGE
-from checkrail.sessions.asks import MessageAskHandler, MessageLeft
-from checkrail.sessions.sending import build_parts
+from checkrail.runs.services import MESSAGE, RunServices
+from checkrail.sessions.replies import build_parts
 from checkrail.store import approvals, deliveries, messages, records, sessions, threads
 from checkrail.store.database import Reads, Tx
 from checkrail.store.messages import REPLYING, RUNNING, WAITING, Message
@@ -450,3 +450,51 @@ def _question_text(asked: Sequence[Any]) -> str | None:
         if value is not None:
             return jsons.dumps(value).decode()
     return None
+
+
+class MessageLeft(AnswerLater):
+    """A message is left until somebody has answered a question about it."""
+
+    def __init__(self, row: approvals.Approval, *, is_new: bool) -> None:
+        super().__init__(row.approval_id)
+        self.row = row
+        self.is_new = is_new
+
+
+class MessageAskHandler:
+    """Returns answers that are there already; for any other question the message is left."""
+
+    keeps_time = True
+
+    def __init__(self, parts: RunServices, message: Message) -> None:
+        self._parts = parts
+        self._message = message
+        self.questions: list[MessageLeft] = []
+        self.used: list[str] = []
+
+    async def __call__(self, question: Question) -> Approval:
+        """Return the answer to a question, or raise that the message is left for it."""
+        asked = self._build_row(question)
+        found = await self._parts.database.read(
+            lambda reads: approvals.find_same(reads, asked, self.used), patient=True
+        )
+        if found is None or found.status == "open":
+            left = MessageLeft(found or asked, is_new=found is None)
+            self.questions.append(left)
+            raise left
+        self.used.append(found.approval_id)
+        return to_approval(found, question)
+
+    def _build_row(self, question: Question) -> approvals.Approval:
+        now, message = self._parts.database.time(), self._message
+        timeout = self._parts.settings.question_timeout(MESSAGE, question.timeout)
+        return build_question_row(
+            question,
+            now,
+            expires_at=None if timeout is None else now + timeout,
+            request_id=message.message_id,
+            thread_id=message.thread_id,
+            session_id=message.session_id,
+            agent_name=message.agent_name,
+            owner=message.owner,
+        )

@@ -18,7 +18,7 @@ from checkrail.runs.finish.session_ends import prune_sessions
 from checkrail.runs.services import RunServices
 from checkrail.sessions.handling import UNNAMED
 from checkrail.sessions.message_worker import MESSAGES, MessageWorker
-from checkrail.sessions.sending import conversation_key, plain_address
+from checkrail.sessions.replies import conversation_key, plain_address
 from checkrail.store import messages, sessions, threads
 from checkrail.store.database import Tx
 from checkrail.store.messages import JOINED, RECEIVED, Message

@@ -22,7 +22,7 @@ from checkrail.runs.approvals import Answer, Approver
 from checkrail.runs.errors import RequestError
 from checkrail.runs.finish.question_ends import take_from_channel
 from checkrail.runs.services import RunServices
-from checkrail.sessions.sending import ChannelSet, plain_address
+from checkrail.sessions.replies import ChannelSet, plain_address
 from checkrail.store import approvals
 from checkrail.store.approvals import Approval
 from checkrail.store.database import Tx

@@ -16,15 +16,18 @@ from checkrail.runs.errors import NotFoundError, RequestError
 from checkrail.runs.events.hub import Wakeup
 from checkrail.runs.finish.finish_hooks import FinishHooks
 from checkrail.runs.finish.question_ends import QUESTION_ENDED
-from checkrail.runs.finish.session_ends import end_idle_sessions, end_session
+from checkrail.runs.finish.session_ends import (
+    POINT,
+    SessionEndHooks,
+    end_idle_sessions,
+    end_session,
+)
 from checkrail.runs.run_service import Runs
 from checkrail.sessions.channel_host import ChannelHost
-from checkrail.sessions.ending import POINT, SessionEndHooks
 from checkrail.sessions.handling import MessageHandler
 from checkrail.sessions.incoming import Inbox, Incoming
 from checkrail.sessions.message_worker import MessageWorker
-from checkrail.sessions.sending import REPLY, ChannelSet, ReplySender, conversation_key
-from checkrail.sessions.typing_signs import TypingSigns
+from checkrail.sessions.replies import REPLY, ChannelSet, ReplySender, TypingSigns, conversation_key
 from checkrail.store import messages, sessions
 from checkrail.store.database import Tx
 from checkrail.store.health import DatabaseUnavailableError

@@ -1,4 +1,4 @@
-"""Sessions as hooks see them, and their ends: requested, idle for too long, or too many."""
+"""Sessions as hooks see them, and their ends: requested, idle too long, too many; their hooks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from checkrail.engine.scope import Scope
 from checkrail.engine.values import Session as SessionValue
 from checkrail.engine.values import User
 from checkrail.runs import jsons
+from checkrail.runs.finish.finish_hooks import FinishHooks
 from checkrail.runs.finish.finisher import delivery_shares
 from checkrail.runs.finish.question_ends import withdraw_questions
 from checkrail.runs.services import RunServices
@@ -112,3 +113,24 @@ def _build_deliveries(
         )
         for share in delivery_shares(hooks)
     ]
+
+
+class SessionEndHooks:
+    """Fires the hooks that are owed the end of a session."""
+
+    def __init__(self, parts: RunServices, finish: FinishHooks) -> None:
+        self._parts = parts
+        self._finish = finish
+
+    async def fire(self, row: Delivery) -> None:
+        """Fire the hooks of a delivery; one that raises or is late is recorded."""
+        told = row.payload
+        session = Session(**told["session"])
+        scope = session_scope(self._parts, session)
+        scope = scope.bind(metadata={**scope.context.metadata, "delivery_id": row.delivery_id})
+        scope.exclude(frozenset(told.get("without", ())))
+        value = session_value(session, told["thread_ids"], session.reason)
+        if "hook" in told:
+            await self._finish.call_hook(scope, told["hook"], POINT, value, row.delivery_id)
+        else:
+            await scope.fire_detached(POINT, value)

@@ -31,7 +31,7 @@ from checkrail.server.responses import JsonResponse
 from checkrail.server.services import Services, services_of
 from checkrail.server.streaming import DeferredJson, EventStream, reserve_stream
 from checkrail.server.streams.sse import encode_frame
-from checkrail.sessions.sending import REPLY
+from checkrail.sessions.replies import REPLY
 from checkrail.sessions.session_service import last_of
 from checkrail.store import deliveries, messages
 from checkrail.store.database import Reads
