@@ -15,9 +15,9 @@ from checkrail.config.builder import HookBuilder, build_hooks
 from checkrail.config.document import read_document
 from checkrail.config.entries import EntryReader, HookKeys
 from checkrail.config.environment import Environment
+from checkrail.config.imports import Importer
 from checkrail.config.problems import Report, Where, describe_value
 from checkrail.config.project import FOLDER
-from checkrail.config.targets import Importer
 from checkrail.engine.hook import HookSpec
 
 _BESIDE = frozenset({"name", "definitions", "$schema"})

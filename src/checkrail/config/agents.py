@@ -21,9 +21,9 @@ from checkrail.config.agent_keys import (
 from checkrail.config.agent_models import Import, ModelConfig, ModelReader
 from checkrail.config.agent_tools import CheckTools, McpConfig, ToolConfig, ToolReader
 from checkrail.config.environment import Environment
+from checkrail.config.imports import Importer, NotLoadedError
 from checkrail.config.problems import Report, Where, describe_value, format_path
 from checkrail.config.server_keys import reference
-from checkrail.config.targets import Importer, NotLoadedError
 from checkrail.config.value_checks import Check, is_reference, read_members
 from checkrail.engine.errors import CheckrailError
 from checkrail.engine.hook import HookSpec

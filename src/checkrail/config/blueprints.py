@@ -14,9 +14,9 @@ from checkrail.config.agents import AGENT_NAME, AgentConfig
 from checkrail.config.builder import HookBuilder, build_hooks
 from checkrail.config.entries import EntryReader
 from checkrail.config.environment import Environment
+from checkrail.config.imports import Importer
 from checkrail.config.problems import Report, Where
 from checkrail.config.settings import Settings
-from checkrail.config.targets import Importer
 from checkrail.engine.hook import HookSpec
 
 log = logging.getLogger("checkrail.config")

@@ -17,16 +17,11 @@ from checkrail.config.hook_objects import (
     apply_defaults,
     find_specs,
 )
+from checkrail.config.imports import Importer, NotLoadedError
 from checkrail.config.problems import Report, Where, describe_value
 from checkrail.config.pydantic_problems import check_model
 from checkrail.config.schema import COMMON, key_owners
-from checkrail.config.targets import (
-    HookTarget,
-    Importer,
-    NotLoadedError,
-    build_placeholder,
-    build_target,
-)
+from checkrail.config.targets import HookTarget, build_placeholder, build_target
 from checkrail.config.value_checks import describe_hook_form, is_reference, seconds, text
 from checkrail.engine.errors import HookRefusedError, UnknownPointError
 from checkrail.engine.hook import HookSpec, declare

@@ -18,7 +18,7 @@ from checkrail.config.entries import EntryReader
 from checkrail.config.environment import Environment, Variables, read_variables, set_in_environment
 from checkrail.config.gateway import GatewayConfig, PriceConfig
 from checkrail.config.gateway_reader import GatewayReader
-from checkrail.config.imports import Expected, load_object
+from checkrail.config.imports import Expected, Importer, load_object
 from checkrail.config.modules import extend_search_path, module_files, own_modules
 from checkrail.config.problems import Problem, Report, scrub_secrets
 from checkrail.config.project import agents_folder, blueprint_files, is_foreign
@@ -32,7 +32,6 @@ from checkrail.config.sessions import (
     warn_of_unknown_agents,
 )
 from checkrail.config.settings import Settings, read_settings, read_top_level
-from checkrail.config.targets import Importer
 from checkrail.engine.errors import suggestion
 from checkrail.engine.hook import HookSpec
 

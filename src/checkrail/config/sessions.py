@@ -8,10 +8,10 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from checkrail.config.environment import Environment
+from checkrail.config.imports import Importer, NotLoadedError
 from checkrail.config.problems import Report, Where
 from checkrail.config.pydantic_problems import check_model
 from checkrail.config.server_keys import MappingCheck
-from checkrail.config.targets import Importer, NotLoadedError
 from checkrail.config.value_checks import TEXT, Check, ValueCheck, count, flag, seconds, text, texts
 from checkrail.engine.errors import CheckrailError
 
