@@ -65,7 +65,7 @@ class Runs:
         self.resumer = SessionResumer(parts, self.admission)
         self.follower = Follower(parts)
         self.approver = Approver(parts.database, parts.catalogue)
-        self.runners = Runners(parts)
+        self.runners = Runners(parts, self.worker.note_others)
         self.clock = Scheduler(parts, self.admission)
 
     async def admit(

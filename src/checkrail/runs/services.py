@@ -124,7 +124,7 @@ class RunServices:
     live: dict[str, LiveRun] = field(default_factory=dict)
     awaited: set[str] = field(default_factory=set)  # runs whose end hooks in this process wait for
     last_chance: LastChance = field(default_factory=LastChance)
-    alone: bool = True  # no other process is known to work on this database
+    alone: bool = True  # no other process is known to work on this database; the worker says so
 
     def count_run(self, row: Run, ended: Mapping[str, Any]) -> None:
         """Count a run that ends in a write, from the writer's thread."""

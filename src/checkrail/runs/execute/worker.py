@@ -293,7 +293,7 @@ class Worker:
             self._bell.trigger()
 
     def note_others(self) -> None:
-        """Publish everything from now on: another server has joined."""
+        """Publish everything from now on: another server or a runner has joined."""
         self._met = time.monotonic()
         self._parts.alone = False
         self._bell.trigger()

@@ -167,8 +167,9 @@ async def _wait_for_work(ticket: PollTicket, seconds: float, gone: asyncio.Futur
 class Runners:
     """Serves runners. All that it knows of them is in the database."""
 
-    def __init__(self, parts: RunServices) -> None:
+    def __init__(self, parts: RunServices, note_others: Callable[[], None]) -> None:
         self._parts = parts
+        self._note_others = note_others
         self._waiting = WaitingPolls(parts.hub)
         self._polls: dict[str, asyncio.Future[None]] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -185,7 +186,7 @@ class Runners:
         await parts.database.write(
             lambda tx: leases.insert_runner(tx, parts, runner_id, owner, told)
         )
-        parts.alone = False
+        self._note_others()
         return {
             "runner_id": runner_id,
             "lease_seconds": parts.settings.lease,
