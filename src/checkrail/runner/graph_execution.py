@@ -42,8 +42,8 @@ class GraphExecution(GraphRun):
         hub = Hub()
         if claim["protocol"]:
             hub.listen(("protocol", live.thread_id), lambda: None)
-        bench: Any = RunnerServices(project.graphs, project.checkpointer, hub, claim["on_crash"])
-        super().__init__(bench, live, scope)
+        services = RunnerServices(project.graphs, project.checkpointer, hub, claim["on_crash"])
+        super().__init__(services, live, scope)
         self._holds: bool = claim["holds"]
         self._left_with = claim["left"]
         self._found: GraphOutcome | None = None
@@ -58,12 +58,14 @@ class GraphExecution(GraphRun):
         waits = {"interrupts": found.interrupts, "next": found.next, "waiting": found.waiting}
         return "completed", {"output": found.values, "held": self._kept, "graph": waits}
 
-    def _has_result_hooks(self) -> bool:
+    def has_result_hooks(self) -> bool:
+        """Return what the server has said of its hooks."""
         return self._holds
 
-    async def _review_result(
+    async def review_result(
         self, graph: Any, found: GraphOutcome, held: HeldEvents | None
     ) -> RunOutcome:
+        """Keep the result for the report: the server's hooks decide on it."""
         del graph
         self._found = found
         self._kept = [] if held is None else held.events

@@ -51,9 +51,9 @@ from checkrail.store.health import DatabaseUnavailableError
 
 if TYPE_CHECKING:
     from checkrail.engine.verdict import Verdict
-    from checkrail.runs.execute.graph_run import GraphRun
+    from checkrail.runs.execute.graph_run import ServerGraphRun
 
-    Body = GraphRun | AgentRun
+    Body = ServerGraphRun | AgentRun
 
 log = logging.getLogger("checkrail.runs")
 
@@ -224,9 +224,11 @@ class RunExecutor:
         agent = self._parts.catalogue.get(live.row.agent_name)
         if agent is not None and agent.config.kind != GRAPH:
             return AgentRun(self._parts, live, scope, self._resume)
-        from checkrail.runs.execute.graph_run import GraphRun  # LangChain, which only graphs need
+        from checkrail.runs.execute.graph_run import (
+            ServerGraphRun,  # LangChain, which only graphs need
+        )
 
-        return GraphRun(self._parts, live, scope)
+        return ServerGraphRun(self._parts, live, scope)
 
     async def _fire_start_hooks(self, live: LiveRun, scope: Scope) -> RunOutcome | None:
         """Fire the start hooks; what they change is stored before anything acts on it.

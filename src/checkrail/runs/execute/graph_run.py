@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from checkrail.adapters.langchain import Guard, Journal
 from checkrail.adapters.langchain.usage import Usage
@@ -16,6 +17,7 @@ from checkrail.engine.points import Decision, HookPoint, Lane
 from checkrail.engine.scope import Scope
 from checkrail.engine.verdict import Verdict
 from checkrail.runs import jsons
+from checkrail.runs.events.hub import Hub
 from checkrail.runs.execute.job import MEMO, NOT_LEFT, suspended_state
 from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.execute.run_messages import fire_result, holds_result, reviews_result
@@ -30,8 +32,9 @@ from checkrail.runs.graphs.execution import (
     execute_graph,
     returned_channels,
 )
+from checkrail.runs.graphs.loader import Graphs
 from checkrail.runs.graphs.requests import PROTOCOL_MODES, GraphRequest
-from checkrail.runs.services import RunServices, user_of
+from checkrail.runs.services import RunServices, RunSettings, user_of
 
 Event = Mapping[str, Any]
 
@@ -91,10 +94,33 @@ class SwallowedError(CheckrailError):
         )
 
 
-class GraphRun:
-    """One attempt at a run of a graph."""
+class GraphServices(Protocol):
+    """What the execution of a graph works with, on a server and on a runner."""
 
-    def __init__(self, parts: RunServices, live: LiveRun, scope: Scope) -> None:
+    @property
+    def graphs(self) -> Graphs:
+        """The graphs of the project."""
+
+    @property
+    def checkpointer(self) -> Any:
+        """Where graphs keep their state."""
+
+    @property
+    def hub(self) -> Hub:
+        """Who listens to runs here."""
+
+    @property
+    def settings(self) -> RunSettings:
+        """How runs are executed."""
+
+    def on_crash(self, agent_name: str) -> str:
+        """Return what becomes of a run whose process died."""
+
+
+class GraphRun(ABC):
+    """One attempt at a run of a graph; what becomes of its result is said where it runs."""
+
+    def __init__(self, parts: GraphServices, live: LiveRun, scope: Scope) -> None:
         self._parts = parts
         self._live = live
         self._scope = scope
@@ -120,7 +146,7 @@ class GraphRun:
         row, guard = self._live.row, self._guard
         left = kept or NOT_LEFT
         held = None
-        if left["events"] or self._has_result_hooks():
+        if left["events"] or self.has_result_hooks():
             held = HeldEvents(self._live.emit, self._parts.settings.limits.events, left["events"])
             self._emit = held.emit
         config = row.kwargs.get("config") or {}
@@ -144,7 +170,21 @@ class GraphRun:
             if guard.left is not None:
                 await self._suspend(found, held)
             assert found is not None  # noqa: S101 - told by the type checker's own lights
-            return await self._review_result(graph, found, held)
+            return await self.review_result(graph, found, held)
+
+    @abstractmethod
+    def has_result_hooks(self) -> bool:
+        """Return whether a hook may change or refuse the result, so that nothing is told before."""
+
+    @abstractmethod
+    async def review_result(
+        self, graph: Any, found: GraphOutcome, held: HeldEvents | None
+    ) -> RunOutcome:
+        """Return the outcome of a run whose graph came to a result, or waits for somebody."""
+
+    @abstractmethod
+    async def unfinished_outcome(self, ended: RunOutcome) -> RunOutcome:
+        """Return the outcome of a run that did not get to its end."""
 
     def _allow_suspension(self, graph: Any, left: Mapping[str, Any]) -> None:
         """Let a graph with a checkpointer be suspended where hooks ask about a call in it."""
@@ -170,20 +210,6 @@ class GraphRun:
         held_back = () if held is None else held.events
         left.memo = suspended_state(guard.take_snapshot(waiting.keys()), guard.usage, held_back)
         raise left
-
-    async def review_stored_result(self, kept: Mapping[str, Any]) -> RunOutcome:
-        """Fire the hooks again on a result of the graph that was stored meanwhile."""
-        row = self._live.row
-        held = HeldEvents(self._live.emit, self._parts.settings.limits.events, kept["events"])
-        if not reviews_result(self._parts, self._live.row, self._scope):
-            held.release()
-        config = row.kwargs.get("config") or {}
-        async with self._parts.graphs.open(
-            row.agent_name, config, user_of(row), context=row.kwargs.get("context")
-        ) as graph:
-            waits = kept.get("graph", {})  # where it waits, if it does, as a runner has seen it
-            found = GraphOutcome(kept["output"], **{**waits, "returned": returned_channels(graph)})
-            return await self._review_result(graph, found, held)
 
     async def _build_request(self, *, steps: bool, again: bool) -> GraphRequest:
         live, row = self._live, self._live.row
@@ -219,15 +245,80 @@ class GraphRun:
             shown=build_event_filter(self._scope) if "events" in self._modes else None,
         )
 
-    def _has_result_hooks(self) -> bool:
-        return holds_result(self._parts, self._live.row, self._scope)
-
     def _crash_policy(self) -> str:
         if self._live.row.kwargs.get("durability") == "exit":
             return "restart"
         return self._parts.on_crash(self._live.row.agent_name)
 
-    async def _review_result(
+    async def _apply_ending_verdict(self, graph: Any, held: HeldEvents | None) -> RunOutcome:
+        """Let the verdict that ended the run decide, whatever the graph returned."""
+        ended = self._guard.ended
+        assert ended is not None  # noqa: S101
+        if ended.decision is not Decision.STOP:
+            if held is not None:
+                held.drop()
+            return await self.unfinished_outcome(self._outcome_from_verdict(ended))
+        message = ended.message
+        said = None if message is None else {"role": "assistant", "content": thaw(message.content)}
+        update = None if said is None else {"messages": [said]}
+        values = await state.end_with_update(graph, self._live.thread_id, update)
+        found = GraphOutcome(values, returned=returned_channels(graph))
+        return await self.review_result(graph, found, held)
+
+    def _outcome_from_verdict(self, verdict: Any) -> RunOutcome:
+        if verdict.decision is Decision.FAIL:
+            ended = outcomes.error_outcome(verdict.reason, "HookFailed", blocked_by=verdict.hook)
+        else:
+            ended = outcomes.blocked_outcome(verdict.hook, verdict.reason)
+        return self._with_usage(ended)
+
+    def _with_usage(self, ended: RunOutcome) -> RunOutcome:
+        return dataclasses.replace(ended, usage=dict(self._guard.usage))
+
+    def _emit_tool_event(self, told: dict[str, Any]) -> None:
+        """Emit an event of a tool call; tools may run in threads of their own."""
+        self._mark_tool(told)
+        if "tools" not in self._modes:
+            return
+        if threading.get_ident() == self._loop_thread:
+            self._emit("tools", (), told)
+        else:
+            self._parts.hub.loop.call_soon_threadsafe(self._emit, "tools", (), told)
+
+    def _mark_tool(self, told: Mapping[str, Any]) -> None:
+        about = {name: told[name] for name in ("tool_call_id", "tool_name")}
+        if told["event"] == "tool-started":
+            self._live.mark("tool_started", about)
+        else:
+            self._live.mark("tool_finished", {**about, "is_error": told["event"] == "tool-error"})
+
+
+class ServerGraphRun(GraphRun):
+    """One attempt at a run of a graph on the server, whose hooks see its result."""
+
+    def __init__(self, parts: RunServices, live: LiveRun, scope: Scope) -> None:
+        super().__init__(parts, live, scope)
+        self._services = parts
+
+    def has_result_hooks(self) -> bool:
+        """Return whether a hook of the server may change or refuse the result."""
+        return holds_result(self._services, self._live.row, self._scope)
+
+    async def review_stored_result(self, kept: Mapping[str, Any]) -> RunOutcome:
+        """Fire the hooks again on a result of the graph that was stored meanwhile."""
+        row = self._live.row
+        held = HeldEvents(self._live.emit, self._parts.settings.limits.events, kept["events"])
+        if not reviews_result(self._services, self._live.row, self._scope):
+            held.release()
+        config = row.kwargs.get("config") or {}
+        async with self._parts.graphs.open(
+            row.agent_name, config, user_of(row), context=row.kwargs.get("context")
+        ) as graph:
+            waits = kept.get("graph", {})  # where it waits, if it does, as a runner has seen it
+            found = GraphOutcome(kept["output"], **{**waits, "returned": returned_channels(graph)})
+            return await self.review_result(graph, found, held)
+
+    async def review_result(
         self, graph: Any, found: GraphOutcome, held: HeldEvents | None
     ) -> RunOutcome:
         """Fire the hooks on the result; an interrupted run has none yet."""
@@ -252,7 +343,7 @@ class GraphRun:
 
     def _output_mismatch(self, values: Any) -> RunOutcome | None:
         """Return the outcome of a run whose result does not fit its schema; None if it does."""
-        agent = self._parts.catalogue.get(self._live.row.agent_name)
+        agent = self._services.catalogue.get(self._live.row.agent_name)
         if agent is None or agent.gives is None:
             return None
         return agent.output_mismatch(jsons.jsonable(values))
@@ -280,7 +371,9 @@ class GraphRun:
             held_back = [] if held is None else held.events
             return {"output": values, "usage": self._guard.usage, "events": held_back}
 
-        return await fire_result(self._parts, self._live, self._scope, values, keep=build_suspended)
+        return await fire_result(
+            self._services, self._live, self._scope, values, keep=build_suspended
+        )
 
     def _interrupt_outcome(self, found: GraphOutcome) -> RunOutcome:
         """Return the outcome of a run that waits for somebody: its output says for what."""
@@ -298,28 +391,6 @@ class GraphRun:
             )
         )
 
-    async def _apply_ending_verdict(self, graph: Any, held: HeldEvents | None) -> RunOutcome:
-        """Let the verdict that ended the run decide, whatever the graph returned."""
-        ended = self._guard.ended
-        assert ended is not None  # noqa: S101
-        if ended.decision is not Decision.STOP:
-            if held is not None:
-                held.drop()
-            return await self.unfinished_outcome(self._outcome_from_verdict(ended))
-        message = ended.message
-        said = None if message is None else {"role": "assistant", "content": thaw(message.content)}
-        update = None if said is None else {"messages": [said]}
-        values = await state.end_with_update(graph, self._live.thread_id, update)
-        found = GraphOutcome(values, returned=returned_channels(graph))
-        return await self._review_result(graph, found, held)
-
-    def _outcome_from_verdict(self, verdict: Any) -> RunOutcome:
-        if verdict.decision is Decision.FAIL:
-            ended = outcomes.error_outcome(verdict.reason, "HookFailed", blocked_by=verdict.hook)
-        else:
-            ended = outcomes.blocked_outcome(verdict.hook, verdict.reason)
-        return self._with_usage(ended)
-
     async def unfinished_outcome(self, ended: RunOutcome) -> RunOutcome:
         """Return the outcome of a run that did not get to its end."""
         live = self._live
@@ -335,7 +406,7 @@ class GraphRun:
         unmoved = ended.phase == "cancelled" or ended.error_type == _NOT_ASKED
         if told["next"] and unmoved:
             ended = dataclasses.replace(ended, thread_status="interrupted")
-        if self._has_result_hooks():  # nobody has ruled on what is there now
+        if self.has_result_hooks():  # nobody has ruled on what is there now
             return self._with_usage(ended)
         return self._with_usage(
             dataclasses.replace(
@@ -346,26 +417,6 @@ class GraphRun:
                 keeps_values=False,
             )
         )
-
-    def _with_usage(self, ended: RunOutcome) -> RunOutcome:
-        return dataclasses.replace(ended, usage=dict(self._guard.usage))
-
-    def _emit_tool_event(self, told: dict[str, Any]) -> None:
-        """Emit an event of a tool call; tools may run in threads of their own."""
-        self._mark_tool(told)
-        if "tools" not in self._modes:
-            return
-        if threading.get_ident() == self._loop_thread:
-            self._emit("tools", (), told)
-        else:
-            self._parts.hub.loop.call_soon_threadsafe(self._emit, "tools", (), told)
-
-    def _mark_tool(self, told: Mapping[str, Any]) -> None:
-        about = {name: told[name] for name in ("tool_call_id", "tool_name")}
-        if told["event"] == "tool-started":
-            self._live.mark("tool_started", about)
-        else:
-            self._live.mark("tool_finished", {**about, "is_error": told["event"] == "tool-error"})
 
 
 def _with_metadata(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
