@@ -31,7 +31,6 @@ import sysconfig
 import tempfile
 import textwrap
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -146,7 +145,7 @@ class Server:
         try:
             with urllib.request.urlopen(f"{self.url}/ok", timeout=5):
                 return True
-        except urllib.error.URLError:
+        except OSError:
             return False
 
     def stop(self) -> None:

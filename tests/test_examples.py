@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,7 +175,7 @@ def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
     while process.poll() is None and time.monotonic() < until:
         try:
             urllib.request.urlopen(url, timeout=5).close()
-        except urllib.error.URLError:
+        except OSError:
             time.sleep(0.05)
         else:
             return
