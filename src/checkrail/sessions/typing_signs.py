@@ -7,7 +7,7 @@ import logging
 
 from checkrail.channels.protocol import Address
 from checkrail.runs.services import RunServices
-from checkrail.sessions.sending import ChannelSet
+from checkrail.sessions.sending import ChannelSet, call_channel
 from checkrail.store import messages, runs
 from checkrail.store.database import Reads
 from checkrail.store.messages import RUNNING, Message
@@ -52,7 +52,7 @@ class TypingSigns:
             while (works := await self._is_working(row)) is not None:
                 if works:
                     async with self._channels.use(address.channel) as channel:
-                        await channel.show_typing(address)
+                        await call_channel(channel.show_typing(address))
                 await asyncio.sleep(lasts if works else _WAITING)
         except Exception as error:  # noqa: BLE001 - the answer comes all the same
             log.debug("typing is not shown on %s: %s", address.channel, type(error).__name__)
