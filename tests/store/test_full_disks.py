@@ -1,7 +1,10 @@
 """A SQLite file that cannot be written: what is said, and that nothing is lost meanwhile."""
 
 import asyncio
+import contextlib
+import shutil
 import sqlite3
+import subprocess
 
 import pytest
 from sqlalchemy import select
@@ -69,6 +72,51 @@ async def test_a_full_disk_is_said_and_what_can_wait_is_kept_when_there_is_room(
         (True, False),
         (False, True),
     ]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 8 MB."""
+    mount, unmount = shutil.which("mount"), shutil.which("umount")
+    if mount is None or unmount is None:
+        pytest.skip("nothing can be mounted")
+    place = tmp_path / "disk"
+    place.mkdir()
+    words = [mount, "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("nothing may be mounted")
+    yield place
+    subprocess.run([unmount, "--lazy", str(place)], check=True)
+
+
+def fill(file):
+    with file.open("wb", buffering=0) as filling, contextlib.suppress(OSError):
+        while True:
+            filling.write(b"x" * 4096)
+
+
+async def test_a_disk_that_is_full_when_it_commits_is_said_and_written_to_again(
+    small_disk, file, monkeypatch, caplog
+):
+    monkeypatch.setattr("checkrail.store.database.PATIENCE", 0.2)
+    shutil.copy(file, small_disk / "checkrail.db")
+    database = Database(sqlite_url(small_disk / "checkrail.db"))
+    try:
+        await database.write(adding("first"))
+        fill(small_disk / "filling")
+        for number in range(5):
+            with pytest.raises(DatabaseUnavailableError, match="disk of the database is full"):
+                await database.write(adding(f"refused {number}"))
+        assert database.health.trouble.kind == "full"
+        (small_disk / "filling").unlink()
+        await database.write(adding("again"))
+        assert await database.read(names) == ["again", "first"]
+        assert database.health.trouble is None
+    finally:
+        database.end_waiting()
+        database.close()
+    told = [record.getMessage() for record in caplog.records if record.name == "checkrail.store"]
+    assert ["is full" in each for each in told] == [True, False]
 
 
 async def test_a_file_that_is_damaged_while_it_is_used_is_said_to_be_corrupt(file, database):

@@ -1,4 +1,4 @@
-"""Waiting for somebody else's code, models and tools: no longer than it may take.
+"""Waiting for somebody else's code, models, tools and channels: no longer than it may take.
 
 It runs in a task of its own, because it may do anything to the task it runs in: swallow a
 cancellation, make another error of it, or be cancelled by itself although nobody asked for it.
@@ -35,7 +35,7 @@ async def run_with_timeout(timeout: float | None, work: Coroutine[Any, Any, T]) 
     """Return the result of some work, or raise its error; a cancellation from outside ends it."""
     task = create_contained_task(asyncio.get_running_loop(), work)
     if not await wait_for_tasks([task], timeout):
-        raise WorkTimedOut
+        raise WorkTimedOut(f"it took longer than {timeout:g} seconds")
     with contain_errors():
         try:
             result: T = task.result()
@@ -75,7 +75,7 @@ async def _cancel_tasks(tasks: Collection[asyncio.Task[Any]]) -> None:
     done, stuck = await asyncio.wait(tasks, timeout=GRACE)
     _retrieve_errors(done)
     for task in stuck:
-        log.error("a model or tool goes on although nobody waits for it any more: %s", task)
+        log.error("a call goes on although nobody waits for it any more: %s", task)
 
 
 def _retrieve_errors(tasks: Collection[asyncio.Task[Any]]) -> None:

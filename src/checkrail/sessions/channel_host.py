@@ -17,6 +17,7 @@ from checkrail.channels.protocol import (
 )
 from checkrail.config.sessions import ChannelConfig
 from checkrail.engine.values import User
+from checkrail.llm.timeouts import run_with_timeout
 from checkrail.runs.admit.requests import Principal
 from checkrail.runs.approvals import Approver
 from checkrail.runs.errors import (
@@ -30,7 +31,7 @@ from checkrail.runs.errors import (
 from checkrail.runs.services import RunServices
 from checkrail.sessions.incoming import Inbox, Incoming
 from checkrail.sessions.questions import ChannelQuestions
-from checkrail.sessions.replies import ChannelSet
+from checkrail.sessions.replies import ChannelSet, close_channel
 from checkrail.store import messages
 
 log = logging.getLogger("checkrail.sessions")
@@ -91,8 +92,7 @@ class ChannelHost:
         if channel.singleton and not await self._hold(name):
             return
         try:
-            async with asyncio.timeout(_OPENING):
-                await channel.open(partial(self._accept, channel))
+            await run_with_timeout(_OPENING, channel.open(partial(self._accept, channel)))
         except Exception as error:
             if self._failures.get(name) != str(error):  # once for each way to fail
                 log.exception("channel %s could not be opened; it is tried again", name)
@@ -107,7 +107,7 @@ class ChannelHost:
         self._open.discard(name)
         old = self.channels[name]
         self._channel_set.replace(self._make_channel(name))
-        await old.close()
+        await close_channel(old, self._parts.settings.stop_grace)
 
     def _make_channel(self, name: str) -> Channel:
         channel: Channel = self._configs[name].make_channel()

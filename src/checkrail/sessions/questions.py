@@ -11,18 +11,18 @@ from typing import Any
 from checkrail.channels.protocol import (
     Address,
     Channel,
-    ChannelError,
     Inbound,
     Outbound,
     Question,
 )
 from checkrail.config.sessions import ChannelConfig
+from checkrail.engine.errors import describe_error
 from checkrail.runs import jsons
 from checkrail.runs.approvals import Answer, Approver
 from checkrail.runs.errors import RequestError
 from checkrail.runs.finish.question_ends import take_from_channel
 from checkrail.runs.services import RunServices
-from checkrail.sessions.replies import ChannelSet, plain_address
+from checkrail.sessions.replies import ChannelSet, call_channel, plain_address
 from checkrail.store import approvals
 from checkrail.store.approvals import Approval
 from checkrail.store.database import Tx
@@ -71,7 +71,7 @@ class ChannelQuestions:
         async with self._channels.use(address.channel) as channel:
             if not channel.capabilities.buttons:
                 return
-            sent = await channel.send(address, part, delivery_id=row.delivery_id)
+            sent = await call_channel(channel.send(address, part, delivery_id=row.delivery_id))
         posted = {"address": plain_address(address), "message_id": sent.message_id}
 
         def store_posted(tx: Tx) -> None:
@@ -91,7 +91,8 @@ class ChannelQuestions:
         text = f"{describe_question(asked)}\n\n{state}{by}."
         async with self._channels.use(address.channel) as channel:
             if channel.capabilities.edits:
-                await channel.edit(address, asked.posted["message_id"], Outbound(text))
+                posted = asked.posted["message_id"]
+                await call_channel(channel.edit(address, posted, Outbound(text)))
 
     async def take_answer(self, channel: Channel, inbound: Inbound) -> None:
         """Store the answer of somebody who pressed a button, if they may answer."""
@@ -100,9 +101,10 @@ class ChannelQuestions:
             return
         said = await self._store_answer(channel, inbound)
         try:
-            await channel.tell(answer, said)
-        except ChannelError as error:  # the answer counts all the same
-            log.warning("%s was not told %r on %s: %s", inbound.sender, said, channel.name, error)
+            await call_channel(channel.tell(answer, said))
+        except Exception as error:  # noqa: BLE001 - the answer counts all the same
+            told = (inbound.sender, said, channel.name, describe_error(error))
+            log.warning("%s was not told %r on %s: %s", *told)
 
     async def _store_answer(self, channel: Channel, inbound: Inbound) -> str:
         """Store an answer, and return what the person is told."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
 
 from checkrail.actions.errors import OutboundRefused, OutboundUnreachable
 from checkrail.channels.protocol import (
@@ -17,9 +17,11 @@ from checkrail.channels.protocol import (
     Outbound,
     Refused,
     RetryLater,
+    Unknown,
 )
 from checkrail.channels.text_parts import Measures, split_text
-from checkrail.engine.errors import error_type
+from checkrail.engine.errors import CodeExited, error_type
+from checkrail.llm.timeouts import WorkCancelledItself, WorkTimedOut, run_with_timeout
 from checkrail.runs import jsons
 from checkrail.runs.finish.deliverer import DeliveryError, DeliveryRefused
 from checkrail.runs.services import RunServices
@@ -30,6 +32,10 @@ from checkrail.store.messages import RUNNING, Message
 from checkrail.times import uuid7
 
 log = logging.getLogger("checkrail.sessions")
+
+T = TypeVar("T")
+
+_CALLING = 60.0  # seconds that a call of a channel may take
 
 REPLY = "reply"
 """The kind of deliveries that are parts of a reply."""
@@ -117,11 +123,25 @@ class ChannelSet:
         self._closed = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._unused.wait(), grace)
-        for name, channel in self.by_name.items():
-            try:
-                await channel.close()
-            except Exception:
-                log.exception("channel %s could not be closed", name)
+        await asyncio.gather(*(close_channel(each, grace) for each in self.by_name.values()))
+
+
+async def call_channel(work: Coroutine[Any, Any, T]) -> T:
+    """Return what a channel returns for a call; it ends neither this process nor its own call."""
+    try:
+        return await run_with_timeout(_CALLING, work)
+    except WorkTimedOut:
+        raise Unknown(f"the channel took longer than {_CALLING:g} seconds") from None
+    except WorkCancelledItself as error:
+        raise CodeExited(asyncio.CancelledError()) from error
+
+
+async def close_channel(channel: Channel, grace: float) -> None:
+    """Close a channel, whatever it raises and however long it takes."""
+    try:
+        await run_with_timeout(grace, channel.close())
+    except Exception:
+        log.exception("channel %s could not be closed", channel.name)
 
 
 class ReplySender:
@@ -135,7 +155,8 @@ class ReplySender:
         told: Any = row.payload
         address = Address(**told["address"])
         async with self._channels.use(address.channel) as channel:
-            await channel.send(address, Outbound(told["text"]), delivery_id=row.delivery_id)
+            part = Outbound(told["text"])
+            await call_channel(channel.send(address, part, delivery_id=row.delivery_id))
 
 
 @contextlib.contextmanager
@@ -195,7 +216,7 @@ class TypingSigns:
             while (works := await self._is_working(row)) is not None:
                 if works:
                     async with self._channels.use(address.channel) as channel:
-                        await channel.show_typing(address)
+                        await call_channel(channel.show_typing(address))
                 await asyncio.sleep(lasts if works else _WAITING)
         except Exception as error:  # noqa: BLE001 - the answer comes all the same
             log.debug("typing is not shown on %s: %s", address.channel, type(error).__name__)

@@ -369,6 +369,9 @@ class Writer:
         return left
 
     def _connect(self) -> Connection:
+        if self._connection is not None and self._connection.get_transaction() is not None:
+            self._connection.invalidate()  # neither its commit nor its rollback went through
+            self._drop()
         if self._connection is None:
             connection = self._engine.connect()
             if self._engine.dialect.name == "postgresql":  # where each is begun by ourselves
