@@ -71,7 +71,7 @@ hooks:
     - { name: hello, builtin: greeting, config: { text: Welcome! } }
     - { name: first, when: has(metadata.first_reply), append: " (first)" }
     - { name: names, redact: { patterns: ['/Project \w+/'], with: the project } }
-    - { name: prices, channels: [CHANNEL], when: 'content.matches("[0-9]+ ?EUR")', block: No prices }
+    - { name: prices, channels: [CHANNEL], when: 'content.matches("[0-9] ?EUR")', block: No prices }
     - { name: sign, when: 'content.contains("letter")', prepend: "Dear, ", append: " Yours" }
     - { name: censor, when: 'content.contains("weather")', set: { content: It is sunny } }
     - { name: look, when: 'content.contains("reply")', ask: May this leave? }
