@@ -48,6 +48,11 @@ class Said(TypedDict, total=False):
     said: Annotated[list[str], operator.add]
 
 
+def is_of_steps(name):
+    """Return whether an event tells of a hook or a step, for dashboards, and not of a result."""
+    return name.startswith("hook_") or name.endswith(("_started", "_finished"))
+
+
 def chain(*nodes, state=Said):
     """A graph whose nodes run one after the other."""
     builder, last = StateGraph(state), START

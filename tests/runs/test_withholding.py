@@ -17,7 +17,7 @@ from checkrail.engine.outcomes import Block, Continue
 from checkrail.runs.execute.live_run import EventLimits
 from checkrail.runs.graphs.requests import PROTOCOL_MODES
 
-from .support import Said, chain, say
+from .support import Said, chain, is_of_steps, say
 
 SECRET = "sk-12345"
 MODES = (
@@ -318,7 +318,7 @@ async def test_a_result_that_a_hook_lets_pass_is_told_in_full(lite_world):
 
     ruled = await lite_world.open({"say": chain(named("first"), say)}, (look, "on_result"))
     row = await ruled.run("say", {"text": "x"}, await ruled.thread(), modes=("values", "updates"))
-    told = [each for each in await ruled.events(row) if not each.event.startswith("hook_")]
+    told = [each for each in await ruled.events(row) if not is_of_steps(each.event)]
     names = [(event.event, event.data) for event in told]
     assert names[1:-1] == [
         ("values", {"text": "x", "said": []}),

@@ -2,6 +2,8 @@
 
 import pytest
 
+from checkrail.server.streams.modes import STREAM_MODES
+
 from .conftest import open_desk
 
 pytestmark = pytest.mark.usefixtures("database_url")
@@ -42,3 +44,23 @@ async def test_a_graph_that_asks_goes_on_with_what_is_said_next(project):
         told = (await desk.say("500")).json()
         assert told["reply"] == "Moved 500"
         assert (await desk.say("three")).json()["reply"] == "2: three"
+
+
+async def test_marks_of_steps_are_for_dashboards_and_reach_nobody_else(project):
+    marks = ("attempt_started", "node_started", "node_finished")
+    said = {"messages": [{"role": "user", "content": "one"}]}
+    body = {"assistant_id": "desk", "input": said, "stream_mode": [*STREAM_MODES]}
+    async with open_desk(project(FILE, graph=GRAPH)) as desk:
+        path = f"/threads/{(await desk.client.post('/threads', json={})).json()['thread_id']}/runs"
+        streamed = await desk.client.post(f"{path}/stream", json=body | {"stream_subgraphs": True})
+        [run] = (await desk.client.get(path)).json()
+        joined = await desk.client.get(f"{path}/{run['run_id']}/stream")
+        frames = await desk.stream("two")
+        assert "values" in streamed.text
+        assert frames[-1][1]["reply"] == "1: two"
+        for mark in marks:
+            assert f"event: {mark}" not in streamed.text + joined.text
+            assert mark not in str(frames)
+        for run_id in (run["run_id"], frames[-1][1]["run_id"]):
+            told = (await desk.client.get(f"/runs/{run_id}/events")).text
+            assert [mark for mark in marks if f"event: {mark}" in told] == [*marks]

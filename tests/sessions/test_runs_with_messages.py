@@ -5,6 +5,11 @@ import json
 
 import pytest
 
+from checkrail.channels.protocol import Address
+from checkrail.engine.values import User
+from checkrail.runs.admit.requests import Principal
+from checkrail.sessions.incoming import Incoming
+
 from .conftest import FILE, open_desk
 
 pytestmark = pytest.mark.usefixtures("database_url")
@@ -247,6 +252,40 @@ async def test_a_session_of_runs_ends_when_it_is_idle_and_begins_anew(talk):
         assert await some.say("Again") == "Again, you say?"
         points = await fired(desk)
         assert points.count("on_session_start") == 2
+
+
+SLOW = """
+import asyncio
+
+from checkrail import Hooks
+
+hooks = Hooks()
+
+
+@hooks.on_session_start
+async def opened(event):
+    await asyncio.sleep(0.3)
+"""
+
+
+async def test_a_session_begins_once_whatever_is_said_first_and_at_once(project):
+    async with open_desk(project(ON + "hooks:\n  path: ./hooks.py:hooks\n", SLOW)) as desk:
+        ann = Principal(User("ann"))
+        for number in range(6):
+            place = Address("door", "", "hall", f"thread-{number}")
+            said = {"channel": "door", "external_id": f"m{number}", "sender": ann, "text": "Hello"}
+            row = await desk.sessions.accept(Incoming(**said, address=place))
+        body = {"agent_name": "parrot", "parameters": {"prompt": "Hi"}, "execution_mode": "sync"}
+        told = await asyncio.gather(
+            *(
+                desk.client.post("/runs", json=body | {"session_id": row.session_id})
+                for _ in range(2)
+            )
+        )
+        assert {answer.json()["result_text"] for answer in told} == {"Hi, you say?"}
+        assert (await desk.sessions.wait_for_reply(row.message_id)).status == "answered"
+        began = await desk.records(point="on_session_start", event_type="hook_start")
+        assert [each["session_id"] for each in began] == [row.session_id]
 
 
 async def test_what_is_no_message_passes_by(project):

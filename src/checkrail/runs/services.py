@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 from checkrail.config.sessions import SessionsConfig
 from checkrail.engine.registry import HookRegistry
@@ -123,6 +125,10 @@ class RunServices:
     find_store: FindStore | None = None  # LangGraph's, opened for its first use
     live: dict[str, LiveRun] = field(default_factory=dict)
     awaited: set[str] = field(default_factory=set)  # runs whose end hooks in this process wait for
+    session_starts: WeakValueDictionary[str, asyncio.Lock] = field(
+        default_factory=WeakValueDictionary
+    )
+    """Held while the hooks of this process say whether a session may begin."""
     last_chance: LastChance = field(default_factory=LastChance)
     alone: bool = True  # no other process is known to work on this database; the worker says so
 

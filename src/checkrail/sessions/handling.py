@@ -22,7 +22,12 @@ from checkrail.runs.admit.requests import Principal, RunRequest
 from checkrail.runs.agents.catalogue import GRAPH, agent_assistant_id
 from checkrail.runs.approvals import build_question_row, insert_question, to_approval
 from checkrail.runs.errors import ConflictError, InvalidError, RefusedError, RequestError
-from checkrail.runs.finish.session_ends import end_session, session_scope, session_value
+from checkrail.runs.finish.session_ends import (
+    end_session,
+    hold_session_start,
+    session_scope,
+    session_value,
+)
 from checkrail.runs.run_service import Runs
 from checkrail.runs.services import MESSAGE, RunServices
 from checkrail.sessions.replies import build_parts
@@ -161,14 +166,24 @@ class MessageHandler:
             return _refuse_late(session)
         if session.started_at is not None:
             return None
-        scope = session_scope(self._parts, session)
-        refusal = None
-        if scope.has(HookPoint.ON_SESSION_START):
+        if not session_scope(self._parts, session).has(HookPoint.ON_SESSION_START):
+            return await self._store_start(session, None)
+        async with hold_session_start(self._parts, session.session_id):
+            now = await self._parts.database.read(lambda reads: sessions.get(reads, row.session_id))
+            if now is None or now.ended_at is not None:
+                return _refuse_late(now)
+            if now.started_at is not None:  # a run that brought a message was first
+                return None
+            scope = session_scope(self._parts, now)
             scope = scope.bind(run_id=row.run_id, thread_id=row.thread_id)
-            value = session_value(session, [row.thread_id], None)
+            value = session_value(now, [row.thread_id], None)
             verdict = await scope.fire_detached(HookPoint.ON_SESSION_START, value)
-            if verdict.decision in REFUSING:
-                refusal = _refusal(verdict, HookPoint.ON_SESSION_START)
+            is_refused = verdict.decision in REFUSING
+            refusal = _refusal(verdict, HookPoint.ON_SESSION_START) if is_refused else None
+            return await self._store_start(now, refusal)
+
+    async def _store_start(self, session: Session, refusal: Refusal | None) -> Refusal | None:
+        """Store that a session begins, or that it is refused."""
 
         def store_start(tx: Tx) -> None:
             if refusal is None:

@@ -339,6 +339,12 @@ def hold_receiver(tx: Tx, channel: str, worker_id: str) -> bool:
     return bool(tx.execute(taken.returning(receivers.c.channel)).fetchall())
 
 
+def release_receiver(tx: Tx, channel: str, worker_id: str) -> None:
+    """Let others receive for a channel of a worker."""
+    own = and_(receivers.c.channel == channel, receivers.c.worker_id == worker_id)
+    tx.execute(delete(receivers).where(own))
+
+
 def release_receivers(tx: Tx, worker_id: str) -> None:
     """Let others receive for the channels of a worker."""
     tx.execute(delete(receivers).where(receivers.c.worker_id == worker_id))

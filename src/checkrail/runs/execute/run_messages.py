@@ -6,6 +6,7 @@ in `checkrail.sessions`, before it becomes a run.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from checkrail.runs.approvals import Keep, fire_or_suspend
 from checkrail.runs.execute.live_run import LiveRun
 from checkrail.runs.finish.session_ends import (
     end_session,
+    hold_session_start,
     prune_sessions,
     session_scope,
     session_value,
@@ -108,13 +110,19 @@ async def fire_inbound(
     parts: RunServices, live: LiveRun, scope: Scope, text: str
 ) -> Verdict | None:
     """Fire the hooks at the beginning of a session and on a message; None: there are none."""
-    session = await parts.database.write(
-        lambda tx: _hold_session(tx, parts, live.row), patient=True
-    )
-    refused = await _begin_session(parts, live, session)
+    row = live.row
+    session = await parts.database.write(lambda tx: _hold_session(tx, parts, row), patient=True)
+    async with contextlib.AsyncExitStack() as stack:
+        if session.started_at is None and session_scope(parts, session).has(
+            HookPoint.ON_SESSION_START
+        ):
+            await stack.enter_async_context(hold_session_start(parts, session.session_id))
+            session = await parts.database.write(
+                lambda tx: _hold_session(tx, parts, row), patient=True
+            )
+        refused = await _begin_session(parts, live, session)
     if refused is not None or not scope.has(HookPoint.BEFORE_INBOUND):
         return refused
-    row = live.row
     said = InboundMessage(row.owner, session.channel, text, row.thread_id)
     return await fire_or_suspend(parts, live, scope, HookPoint.BEFORE_INBOUND, said)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+
 from checkrail.engine.points import HookPoint
 from checkrail.engine.scope import Scope
 from checkrail.engine.values import Session as SessionValue
@@ -19,6 +23,8 @@ from checkrail.store.sessions import Session
 from checkrail.times import uuid7
 
 POINT = HookPoint.ON_SESSION_END
+_LOOK_EVERY = 0.1
+"""Seconds between looks whether another process has called the hooks at a session's beginning."""
 
 
 def session_scope(parts: RunServices, session: Session) -> Scope:
@@ -134,3 +140,21 @@ class SessionEndHooks:
             await self._finish.call_hook(scope, told["hook"], POINT, value, row.delivery_id)
         else:
             await scope.fire_detached(POINT, value)
+
+
+@contextlib.asynccontextmanager
+async def hold_session_start(parts: RunServices, session_id: str) -> AsyncGenerator[None]:
+    """Let nobody else call the hooks at the beginning of a session, in any process."""
+    name, worker = f"start of {session_id}", parts.worker_id
+    lock = parts.session_starts.setdefault(session_id, asyncio.Lock())
+    async with lock:
+        while not await parts.database.write(  # noqa: ASYNC110 - another process holds it
+            lambda tx: messages.hold_receiver(tx, name, worker), patient=True
+        ):
+            await asyncio.sleep(_LOOK_EVERY)
+        try:
+            yield
+        finally:
+            await parts.database.write(
+                lambda tx: messages.release_receiver(tx, name, worker), patient=True
+            )
