@@ -227,7 +227,7 @@ async def test_events_that_could_not_be_written_are_written_later(world, monkeyp
     row = await served.admit("slow", {"text": "x"})
 
     async def kept():
-        return len(told(await served.events(row))) == 2
+        return len(told(await served.events(row))) == 3
 
     await until(kept)
     gate.open.set()
