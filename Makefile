@@ -7,6 +7,7 @@ PORT ?= 2024
 RUNS ?= 2000
 ROUNDS ?= 20
 MODE ?= kills
+SCREENSHOTS ?= .checkrail/screenshots
 BIN := .venv/bin
 
 # Each folder there has its requirements.txt, and in tests.txt what pytest is to run in it. Those with
@@ -39,7 +40,7 @@ export UV_SYSTEM_CERTS := 1
 # Tests start hundreds of processes. Where nothing compiled may be kept, each compiles all it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo dev test test-browser browser test-engine test-imports test-adapters test-slow test-all build check soak blueprints requests record-reference bench clean python node
+.PHONY: help demo dev test test-browser browser screenshots test-engine test-imports test-adapters test-slow test-all build check soak blueprints requests record-reference bench clean python node
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +61,9 @@ test: .venv/synced ## all checks, then all tests; the engine fully covered
 
 test-browser: .venv/synced browser ## the dashboard's stories in a real Chromium
 	$(BIN)/pytest tests/browser
+
+screenshots: .venv/synced browser ## pictures of every page of the dashboard, in .checkrail/screenshots
+	CHECKRAIL_SCREENSHOTS=$(SCREENSHOTS) $(BIN)/pytest tests/browser/test_screenshots.py
 
 # Of the system, else Debian's package where one may be installed, else Playwright's own.
 browser: .venv/synced

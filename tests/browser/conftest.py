@@ -79,6 +79,17 @@ def watch(page: Page, found: list[str]) -> None:
     page.on("dialog", lambda dialog: found.append(f"{page.url}: a dialog, {dialog.message}"))
 
 
+def press_when_ready(page: Page) -> None:
+    """Have keys wait for the page's scripts: whoever comes by a link may be there before them."""
+    press = page.keyboard.press
+
+    def press_key(key: str, **more: Any) -> None:
+        page.locator("html[data-ready]").wait_for(state="attached")
+        press(key, **more)
+
+    page.keyboard.press = press_key  # type: ignore[method-assign]
+
+
 @pytest.fixture
 def new_context(browser, site) -> Iterator[Callable[..., BrowserContext]]:
     """Make browsers of one's own; none of their pages may have had an error."""
@@ -89,6 +100,7 @@ def new_context(browser, site) -> Iterator[Callable[..., BrowserContext]]:
         context = browser.new_context(base_url=site.url, **options)
         context.set_default_timeout(PATIENCE)
         context.on("page", lambda page: watch(page, errors))
+        context.on("page", press_when_ready)
         made.append(context)
         return context
 

@@ -22,6 +22,35 @@ def test_a_list_is_gone_through_by_keys(page, site):
     expect(page.get_by_role("heading", name="Keys")).to_be_visible()
 
 
+def test_keys_wait_for_scripts_that_come_late(new_context, site):
+    context = new_context()
+    late = []
+    context.route("**/js/keys.js*", lambda route: late.append(route))  # noqa: PLW0108
+    page = context.new_page()
+    page.goto("/ui/runs", wait_until="commit")
+    expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+    assert page.locator("html[data-ready]").count() == 0
+    for _ in range(200):
+        if late:
+            break
+        page.wait_for_timeout(20)
+    late[0].continue_()
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    expect(page).to_have_url(re.compile("/ui/approvals"))
+
+
+def test_a_row_stays_selected_while_others_come(page, site):
+    site.run("refund", {"amount": 3})
+    page.goto("/ui/runs?agent=refund")
+    expect(page.locator("[data-live].on")).to_be_visible()
+    page.keyboard.press("j")
+    chosen = page.locator("[data-row].selected").get_attribute("id")
+    run = site.run("refund", {"amount": 4})
+    expect(page.locator(f"#run-{run['run_id']}")).to_be_visible()
+    expect(page.locator("[data-row].selected")).to_have_id(chosen)
+
+
 def test_steps_are_gone_through_by_arrows(page, site):
     run = site.say("desk", "Transfer 20.4 please")
     page.goto(f"/ui/runs/{run['run_id']}")

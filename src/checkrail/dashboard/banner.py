@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkrail.dashboard import shown
-
-Record = Mapping[str, Any]
+from checkrail.dashboard.steps import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +24,13 @@ class Banner:
 
 
 def build_banners(
-    run: Mapping[str, Any], records: Sequence[Record], approvals: Sequence[Mapping[str, Any]]
+    run: Mapping[str, Any], hooks: Sequence[Step], approvals: Sequence[Mapping[str, Any]]
 ) -> list[Banner]:
-    """Return what stands at the top of a run."""
+    """Return what stands at the top of a run, by the calls of its hooks that decided something."""
     found: list[Banner] = []
     phase, status = run.get("phase"), run.get("status")
     if phase in ("blocked", "refused"):
-        found.append(_describe_block(run, records, approvals))
+        found.append(_describe_block(run, hooks, approvals))
     elif phase == "cancelled":
         reason = str(run.get("cancel_reason") or "")
         found.append(Banner("cancelled", "circle-slash", "Cancelled", reason))
@@ -40,22 +39,23 @@ def build_banners(
     elif status == "error":
         kind = str(run.get("error_type") or "Error")
         found.append(Banner("failed", "circle-x", kind, str(run.get("error") or "")))
-    found += _describe_tools(records) if phase not in ("blocked", "refused") else []
-    found += _describe_shadows(records)
+    found += _describe_tools(hooks) if phase not in ("blocked", "refused") else []
+    found += _describe_shadows(hooks)
     return found
 
 
 def _describe_block(
-    run: Mapping[str, Any], records: Sequence[Record], approvals: Sequence[Mapping[str, Any]]
+    run: Mapping[str, Any], hooks: Sequence[Step], approvals: Sequence[Mapping[str, Any]]
 ) -> Banner:
     hook = run.get("blocked_by")
     reason = str(run.get("block_reason") or run.get("error") or "")
-    record = _find_record(records, hook)
-    point = str((record or {}).get("point") or "")
-    step = "" if record is None else str(record.get("call_id") or record.get("record_id"))
-    more = _describe_place(run, record)
+    call = _find_call(hooks, hook)
+    record = {} if call is None else call.details
+    point = str(record.get("point") or "")
+    step = "" if call is None else call.id
+    more = _describe_place(run, call)
     by = f" by {hook}" if hook else ""
-    if record is not None and record.get("failure"):
+    if record.get("failure"):
         title = f"{hook} could not decide ({record['failure']}), and its on_error is block"
         told = str(record.get("error") or reason)
         return Banner(
@@ -81,61 +81,56 @@ def _describe_block(
     return Banner("blocked", "shield-ban", title, reason or "It gave no reason.", more, step)
 
 
-def _find_record(records: Sequence[Record], hook: Any) -> Record | None:
-    ended = [each for each in records if each.get("event_type") != "hook_start"]
-    mine = [each for each in ended if each.get("hook") == hook and not each.get("shadow")]
-    for wanted in ("hook_blocked", "hook_failed"):
-        found = [each for each in mine if each.get("event_type") == wanted]
+def _find_call(hooks: Sequence[Step], name: Any) -> Step | None:
+    mine = [each for each in hooks if each.name == name and not each.details.get("shadow")]
+    for wanted in ("blocked", "failed"):
+        found = [each for each in mine if each.result == wanted]
         if found:
             return found[-1]
-    return mine[-1] if mine and hook else None
+    return mine[-1] if mine and name else None
 
 
-def _describe_place(run: Mapping[str, Any], record: Record | None) -> str:
-    if record is None:
+def _describe_place(run: Mapping[str, Any], call: Step | None) -> str:
+    if call is None:
         return ""
-    parts = [str(record["source"])] if record.get("source") else []
+    parts = [str(call.details["source"])] if call.details.get("source") else []
     started = shown.parse_time(run.get("started_at") or run.get("created_at"))
-    if started is not None and record.get("time"):
-        parts.append(f"{shown.duration(float(record['time']) - started)} after the start")
-    if record.get("status"):
-        parts.append(f"status {record['status']}")
+    if started is not None and call.ended is not None:
+        parts.append(f"{shown.duration(call.ended - started)} after the start")
+    if call.details.get("status"):
+        parts.append(f"status {call.details['status']}")
     return " · ".join(parts)
 
 
-def _describe_tools(records: Sequence[Record]) -> list[Banner]:
+def _describe_tools(hooks: Sequence[Step]) -> list[Banner]:
     blocked = [
         each
-        for each in records
-        if each.get("event_type") == "hook_blocked"
-        and str(each.get("point", "")).endswith("tool_call")
-        and not each.get("shadow")
+        for each in hooks
+        if each.result == "blocked" and str(each.details.get("point", "")).endswith("tool_call")
     ]
     if not blocked:
         return []
     first = blocked[0]
     calls = "1 tool call was" if len(blocked) == 1 else f"{len(blocked)} tool calls were"
-    title = f"{calls} blocked and the agent went on. First by {first.get('hook')}"
-    step = str(first.get("call_id") or first.get("record_id"))
-    return [
-        Banner("info", "shield-ban", title, str(first.get("reason") or ""), "", step, is_slim=True)
-    ]
+    title = f"{calls} blocked and the agent went on. First by {first.name}"
+    reason = str(first.details.get("reason") or "")
+    return [Banner("info", "shield-ban", title, reason, "", first.id, is_slim=True)]
 
 
-def _describe_shadows(records: Sequence[Record]) -> list[Banner]:
-    found: dict[str, Record] = {}
-    for each in records:
-        if each.get("shadow") and each.get("decision") in ("block", "fail"):
-            found.setdefault(str(each.get("hook")), each)
+def _describe_shadows(hooks: Sequence[Step]) -> list[Banner]:
+    found: dict[str, Step] = {}
+    for each in hooks:
+        if each.result == "would_block":
+            found.setdefault(each.name, each)
     return [
         Banner(
             "would",
             "ghost",
-            f"{hook} would have blocked this",
-            str(each.get("reason") or ""),
+            f"{name} would have blocked this",
+            str(each.details.get("reason") or ""),
             "",
-            str(each.get("call_id") or each.get("record_id")),
+            each.id,
             is_slim=True,
         )
-        for hook, each in [*found.items()][:3]
+        for name, each in [*found.items()][:3]
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 240.0, 36.0
@@ -37,23 +37,3 @@ def bars(values: Sequence[float]) -> list[Bar]:
                 )
             )
     return found
-
-
-def count_buckets(
-    times: Iterable[float], began: float, ended: float, buckets: int = 60
-) -> list[int]:
-    """Return how many times fall in each part of a span."""
-    found = [0] * buckets
-    length = max(ended - began, 1e-9)
-    for moment in times:
-        if began <= moment <= ended:
-            found[min(buckets - 1, int(buckets * (moment - began) / length))] += 1
-    return found
-
-
-def percentile(values: Sequence[float], share: float) -> float | None:
-    """Return the value below which a share of the values lies."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

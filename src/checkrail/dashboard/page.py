@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from jinja2 import ChainableUndefined, Environment, PackageLoader
 from starlette.requests import Request
@@ -52,6 +52,7 @@ def templates() -> Environment:
         "static": static_url,
         "delivery_status": delivery_status,
         "problem_path": problem_path,
+        "step_url": step_url,
     }
     environment.filters |= {
         "duration": shown.duration,
@@ -170,6 +171,11 @@ def url_with(request: Request, **changed: Any) -> str:
 def page_path(request: Request) -> str:
     """Return the path of a page, also where a stream renders a part of it."""
     return request.url.path.replace("/ui/live/", "/ui/", 1)
+
+
+def step_url(base: str, step: str) -> str:
+    """Return the address of a step, whose id may hold a name that a model gave."""
+    return f"{base}/steps/{quote(step, safe='')}"
 
 
 def problem_path(problem: Any) -> str:

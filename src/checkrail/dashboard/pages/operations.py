@@ -12,38 +12,36 @@ from checkrail.dashboard.api import ApiError
 from checkrail.dashboard.page import Page
 
 SHOWN = 100
+LISTED = 8
+"""Keys, users or models that are listed, those with most calls."""
 
 
 async def show_gateway(page: Page) -> Response:
-    """Show calls of models, and sums of those that are shown."""
+    """Show calls of models, the newest first, and sums of all that fit."""
     names = ("key", "user", "model", "decision", "before")
     told = {name: page.query.get(name, "").strip() for name in names}
+    by = page.query.get("by", "model")
+    by = by if by in ("key", "user", "model") else "model"
+    wanted = {name: told[name] for name in ("key", "user", "model")}
     try:
         calls = await page.api.get("/gateway/calls", told | {"limit": SHOWN})
+        sums = await page.api.get("/gateway/calls/stats", wanted | {"by": by})
         is_on = True
     except ApiError as error:
         if error.status != 404:
             raise
-        calls, is_on = [], False
-    rows = [_describe_call(call) for call in calls]
-    by = page.query.get("by", "model")
-    by = by if by in ("key", "user", "model") else "model"
-    totals = {
-        "calls": len(rows),
-        "tokens": sum(row["tokens"] or 0 for row in rows),
-        "cost": sum(row["cost"] or 0.0 for row in rows),
-        "blocked": sum(row["decision"] in ("block", "fail") for row in rows),
-    }
-    older = calls[-1]["call_id"] if len(calls) == SHOWN else None
-    shares = _share(rows, by)
+        calls, sums, is_on = [], [], False
+    costs = [each["cost"] for each in sums if each["cost"] is not None]
+    totals = {name: sum(each[name] for each in sums) for name in ("calls", "tokens", "blocked")}
+    most = max((each["calls"] for each in sums), default=1)
     return await page.render(
         "pages/gateway.html",
-        calls=rows,
-        totals=totals,
+        calls=[_describe_call(call) for call in calls],
+        totals=totals | {"cost": sum(costs) if costs else None},
         typed=told,
         by=by,
-        shares=shares,
-        older=older,
+        shares=[each | {"share": round(100 * each["calls"] / most, 1)} for each in sums[:LISTED]],
+        older=calls[-1]["call_id"] if len(calls) == SHOWN else None,
         is_on=is_on,
     )
 
@@ -65,19 +63,6 @@ def _describe_call(call: Mapping[str, Any]) -> dict[str, Any]:
         "decision": decision,
         "chip": shown.Status(word, kind, icon),
     }
-
-
-def _share(rows: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        name = str(row.get(by) or "–")
-        sums = found.setdefault(name, {"name": name, "calls": 0, "tokens": 0, "cost": 0.0})
-        sums["calls"] += 1
-        sums["tokens"] += row["tokens"] or 0
-        sums["cost"] += row["cost"] or 0.0
-    listed = sorted(found.values(), key=lambda each: -each["calls"])[:8]
-    most = max((each["calls"] for each in listed), default=1)
-    return [each | {"share": round(100 * each["calls"] / most, 1)} for each in listed]
 
 
 async def show_runners(page: Page) -> Response:

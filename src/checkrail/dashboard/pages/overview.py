@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -11,66 +12,56 @@ from checkrail.dashboard import charts, shown
 from checkrail.dashboard.page import Page
 from checkrail.dashboard.pages.runs import describe_run
 
-WINDOWS = {"1h": 3600.0, "24h": 86_400.0, "7d": 604_800.0}
-MOST = 1000
-"""Runs that are looked at; the page says if there are more."""
+WINDOWS = ("1h", "24h", "7d")
+_FAILED = ("error", "timeout")
 
 
 async def show_overview(page: Page) -> Response:
     """Show the runs of a window in figures, and what needs attention."""
     window = page.query.get("window", "24h")
     window = window if window in WINDOWS else "24h"
-    began = page.now - WINDOWS[window]
-    params = {"limit": MOST, "fields": "list", "from": shown.iso_time(began)}
-    found = await page.api.get("/runs", params)
-    runs = [each for each in found if (shown.parse_time(each["created_at"]) or 0) >= began]
+    stats = await page.api.get("/stats/runs", {"window": window})
+    hooks = await page.api.get("/hooks/stats", {"window": window})
+    since = stats["buckets"][0]["at"]
+    newest = await page.api.get("/runs", {"limit": 8, "fields": "list"})
+    failed = {"limit": 5, "fields": "list", "from": since, "phase": _FAILED}
+    failures = await page.api.get("/runs", failed)
     asks = await page.api.get("/approvals", {"status": "open", "limit": 100})
     told = {
         "window": window,
-        "windows": [*WINDOWS],
-        "is_cut": len(runs) == MOST,
-        "most": MOST,
-        "since": shown.iso_time(began)[:16],
+        "windows": WINDOWS,
+        "since": since[:16],
         "asks": asks,
         "oldest": min(
             (shown.parse_time(each["created_at"]) or page.now for each in asks), default=None
         ),
-        "newest": [describe_run(each, page.now) for each in runs[:8]],
-        "has_any": bool(found),
-        **_count(runs, began, page.now),
+        "newest": [describe_run(each, page.now) for each in newest],
+        "failures": [describe_run(each, page.now) | {"error": each["error"]} for each in failures],
+        "total": stats["total"],
+        "failed": _count_failed(stats["total"]),
+        "bars": _draw(stats["buckets"]),
+        "by_hook": _rank(hooks, "blocked"),
+        "slowest": _rank(hooks, "p99_ms"),
     }
     return await page.render("pages/overview.html", **told)
 
 
-def _count(runs: list[Any], began: float, now: float) -> dict[str, Any]:
-    blocked = [each for each in runs if each["phase"] in ("blocked", "refused")]
-    failed = [each for each in runs if shown.run_status(each).kind == "failed"]
-    would = [each for each in runs if (each.get("hooks") or {}).get("would_block")]
-    took = [
-        seconds
-        for each in runs
-        if each.get("ended_at") and (seconds := describe_run(each, now)["seconds"]) is not None
-    ]
-    costs = [each["cost_usd"] for each in runs if each.get("cost_usd") is not None]
+def _count_failed(figures: Mapping[str, Any]) -> int:
+    """Return the runs that failed, without those that a hook blocked."""
+    ended = sum(int(figures["by_status"].get(name, 0)) for name in _FAILED)
+    return max(0, ended - int(figures["blocked"]))
 
-    def chart(rows: list[Any]) -> list[charts.Bar]:
-        times = (shown.parse_time(each["created_at"]) or 0.0 for each in rows)
-        return charts.bars(charts.count_buckets(times, began, now))
 
-    return {
-        "total": len(runs),
-        "blocked": len(blocked),
-        "failed": len(failed),
-        "would": len(would),
-        "cost": sum(costs) if costs else None,
-        "p50": charts.percentile(took, 0.5),
-        "p99": charts.percentile(took, 0.99),
-        "run_bars": chart(runs),
-        "blocked_bars": chart(blocked),
-        "failed_bars": chart(failed),
-        "by_hook": Counter(
-            str(each["blocked_by"]) for each in blocked if each.get("blocked_by")
-        ).most_common(5),
-        "by_agent": Counter(str(each["agent_name"]) for each in runs).most_common(5),
-        "failures": [describe_run(each, now) | {"error": each.get("error")} for each in failed[:5]],
-    }
+def _draw(buckets: Sequence[Mapping[str, Any]]) -> dict[str, list[charts.Bar]]:
+    rows = [{**each, "failed": _count_failed(each)} for each in buckets]
+    names = ("runs", "blocked", "would_block", "failed", "cost_usd", "p50_ms")
+    return {name: charts.bars([row[name] or 0 for row in rows]) for name in names}
+
+
+def _rank(hooks: Sequence[Mapping[str, Any]], by: str) -> list[tuple[str, float]]:
+    """Return the five hooks that have most of something."""
+    found: Counter[str] = Counter()
+    for each in hooks:
+        name, number = str(each["hook"]), each[by] or 0
+        found[name] = max(found[name], number) if by == "p99_ms" else found[name] + number
+    return [(name, number) for name, number in found.most_common(5) if number]

@@ -7,12 +7,11 @@ import contextlib
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import orjson
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from checkrail.dashboard import diff, forms, shown, steps
@@ -26,15 +25,13 @@ CHUNK = 100
 """Rows that are loaded together."""
 
 _PAGES = 20
-_VALUES = 50
 _EVENTS = 500
-_MARKS = 5000
 _SILENCE = 0.05
-MARKS = ("_started", "_finished")
-"""How the events end that say when a step of the agent began and ended."""
+_STEPS = 10_000
 
 _LIVE = 0.5
 TABS = ("timeline", "conversation", "input", "output", "events", "attempts", "deliveries")
+SHARES = ("agent", "hooks", "queue", "people")
 SHOW = {
     "": "All",
     "decisions": "Decisions",
@@ -58,45 +55,58 @@ class View:
         """Read it from an address."""
         fold = {"yes": True, "no": False}.get(query.get("fold", ""))
         show = query.get("show", "")
-        return cls(show if show in SHOW else "", query.get("find", "").strip().lower(), fold)
+        return cls(show if show in SHOW else "", _find_text(query), fold)
 
-    def keeps(self, step: steps.Step) -> bool:
-        """Return whether a step is shown."""
-        if self.find and self.find not in f"{step.label} {step.note}".lower():
-            return False
-        kind = step.status.kind if step.status else ""
-        return {
-            "decisions": step.is_decision or step.kind == "person",
-            "changed": kind == "changed",
-            "failed": kind == "failed",
-            "models": step.kind == "model",
-            "tools": step.kind == "tool",
-        }.get(self.show, True)
+    def params(self) -> dict[str, Any]:
+        """Return what the API is asked for to see this."""
+        fold = None if self.fold is None else str(self.fold).lower()
+        return {"show": self.show or "all", "q": self.find, "fold": fold}
+
+
+def _find_text(query: Mapping[str, str]) -> str:
+    return query.get("find", "").replace("\0", "").strip()[:200]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A run with its steps: those that a view shows, those without its filter, and who decided."""
+
+    run: Mapping[str, Any]
+    told: Mapping[str, Any]
+    view: View
+    kept: Sequence[steps.Step]
+    whole: Sequence[steps.Step]
+    approvals: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+
+    @property
+    def decisions(self) -> list[steps.Step]:
+        """The calls of hooks that did something."""
+        return [step for step in self.whole if step.is_decision]
 
 
 async def show_run(page: Page) -> Response:
     """Show a run, with a step of it where the address names one."""
-    told = await _read_run(page)
+    story = await _read_run(page)
     tab = page.query.get("tab", "timeline")
     tab = tab if tab in TABS else "timeline"
     selected = page.request.path_params.get("step", "")
+    told = _describe_run(page, story) | _timeline(page, story, selected)
     if selected:
-        told = await _add_values(page, told, selected)
-    whole = _describe_run(page, told) | _timeline(page, told, selected)
+        told |= await _read_step(page, story, selected)
     if selected and page.is_fragment:
-        return await page.render("fragments/step_panel.html", **whole)
-    more = await _read_tab(page, told, tab)
-    return await page.render("pages/run.html", tab=tab, **whole, **more)
+        return await page.render("fragments/step_panel.html", **told)
+    more = await _read_tab(page, story.run, tab)
+    return await page.render("pages/run.html", tab=tab, **told, **more)
 
 
 async def show_chunk(page: Page) -> Response:
     """Show some more rows of a timeline."""
-    told = await _read_run(page)
-    whole = _describe_run(page, told) | _timeline(page, told, "", everything=True)
+    story = await _read_run(page)
     number = page.request.path_params["number"]
-    chunks = whole["chunks"]
+    told = _describe_run(page, story) | _timeline(page, story, "", only=number)
+    chunks = told["chunks"]
     rows = chunks[number]["rows"] if 0 <= number < len(chunks) else []
-    return await page.render("fragments/step_rows.html", rows=rows, **whole)
+    return await page.render("fragments/step_rows.html", rows=rows, **told)
 
 
 async def follow_run(page: Page) -> Response:
@@ -104,9 +114,9 @@ async def follow_run(page: Page) -> Response:
 
     async def render() -> str:
         page.now = time.time()
-        told = await _read_run(page)
-        whole = _describe_run(page, told) | _timeline(page, told, page.query.get("step", ""))
-        return page.render_text("fragments/live_run.html", **whole)
+        story = await _read_run(page)
+        told = _describe_run(page, story) | _timeline(page, story, page.query.get("step", ""))
+        return page.render_text("fragments/live_run.html", **told)
 
     path = f"/runs/{_run_id(page)}/events"
     return follow_page(page, path, render, every=_LIVE)
@@ -139,9 +149,14 @@ async def cancel(page: Page) -> Response:
 
 
 async def download(page: Page) -> Response:
-    """Return a run with all that hooks did, as one file."""
-    told = await _read_run(page)
-    body = {"run": told.run, "records": [*told.records], "approvals": [*told.approvals]}
+    """Return a run with its steps and all that hooks did, as one file."""
+    story = await _read_run(page)
+    body = {
+        "run": story.run,
+        "steps": await _read_steps(page, {"fold": "false"}),
+        "records": await _read_records(page, _run_id(page)),
+        "approvals": [*story.approvals],
+    }
     name = f"run-{_run_id(page)}.json"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     content = orjson.dumps(body, option=orjson.OPT_INDENT_2)
@@ -152,37 +167,29 @@ def _run_id(page: Page) -> str:
     return quote(page.request.path_params["run_id"], safe="")
 
 
-async def _read_run(page: Page) -> steps.Told:
+async def _read_run(page: Page) -> Story:
     run_id = _run_id(page)
     run = await page.api.get(f"/runs/{run_id}")
-    records = await _read_records(page, run_id)
-    marks = await _read_events(page, run_id, MARKS, ended=bool(run["ended_at"]))
-    asked = any(each.get("decision") == "ask" for each in records) or run["phase"] == "waiting"
+    view = View.from_query(page.query)
+    told = await _read_steps(page, view.params())
+    kept = whole = steps.read_rows(told["steps"])
+    if view.show or view.find:
+        every = await _read_steps(page, View("", "", view.fold).params())
+        whole = steps.read_rows(every["steps"])
     approvals: list[Any] = []
-    if asked:
+    if any(step.kind == "person" for step in whole):
         approvals = await page.api.get("/approvals", {"run_id": run_id, "limit": 100})
-    return steps.Told(run, records, approvals[::-1], marks)
+    return Story(run, told, view, kept, whole, approvals[::-1])
 
 
-async def _add_values(page: Page, told: steps.Told, selected: str) -> steps.Told:
-    """Return the same with the values that the hooks of the selected step changed."""
-    found = _find_step(steps.build_steps(told, page.now), told, selected)
-    if found is None:
-        return told
-    names = [call.id for call in (*_chain(found, told), *found.calls)]
-    wanted = {
-        str(each["record_id"])
-        for each in told.records
-        if (each.get("call_id") or each["record_id"]) in names
-        and each.get("event_type") != "hook_start"
-        and shown.is_changed(each)
-    }
-    whole = {
-        name: await page.api.get(f"/runs/{_run_id(page)}/hooks/{name}")
-        for name in [*wanted][:_VALUES]
-    }
-    records = [whole.get(str(each["record_id"]), each) for each in told.records]
-    return replace(told, records=records)
+async def _read_steps(page: Page, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the API tells of a run's steps, with all of them."""
+    path = f"/runs/{_run_id(page)}/steps"
+    told: dict[str, Any] = await page.api.get(path, {**params, "limit": _STEPS})
+    for after in range(_STEPS, told["total"], _STEPS):
+        more = await page.api.get(path, {**params, "limit": _STEPS, "after": after})
+        told["steps"] += more["steps"]
+    return told
 
 
 async def _read_records(page: Page, run_id: str) -> list[Mapping[str, Any]]:
@@ -198,17 +205,18 @@ async def _read_records(page: Page, run_id: str) -> list[Mapping[str, Any]]:
     return found
 
 
-def _describe_run(page: Page, told: steps.Told) -> dict[str, Any]:
+def _describe_run(page: Page, story: Story) -> dict[str, Any]:
     """Return what the head of the page shows."""
-    run, now = told.run, page.now
+    run = story.run
     ended = run.get("ended_at")
     base = f"/ui/runs/{run['run_id']}"
-    open_asks = [each for each in told.approvals if each.get("status") == "open"]
+    open_asks = [each for each in story.approvals if each.get("status") == "open"]
+    totals = story.told["totals"]
     return {
         "run": run,
         "status": shown.run_status(run),
-        "banners": build_banners(run, told.records, told.approvals),
-        "shares": steps.share_time(told, now),
+        "banners": build_banners(run, story.decisions, story.approvals),
+        "shares": {name: totals[f"{name}_ms"] / 1000 for name in SHARES},
         "tokens": shown.total_tokens(run),
         "base": base,
         "ended": ended is not None,
@@ -216,7 +224,7 @@ def _describe_run(page: Page, told: steps.Told) -> dict[str, Any]:
         "asks": [describe_approval(each) for each in open_asks],
         "live_url": None if ended else _live_url(page, base),
         "list_query": page.query.get("list", ""),
-        "changes": _parameter_changes(told),
+        "changes": _parameter_changes(story),
         "curl": _curl(page, run),
         "dead": sum(each.get("status") == "dead" for each in run.get("deliveries") or ()),
     }
@@ -230,18 +238,16 @@ def _live_url(page: Page, base: str) -> str:
     return f"{base.replace('/ui/', '/ui/live/', 1)}{query}"
 
 
-def _parameter_changes(told: steps.Told) -> dict[str, Any]:
+def _parameter_changes(story: Story) -> dict[str, Any]:
     """Return how the parameters were changed before the agent saw them, and by whom."""
-    run = told.run
+    run = story.run
     found = diff.compare(run.get("original_parameters"), run.get("parameters"))
-    points = ("before_run", "on_run_start")
     by = [
-        str(each.get("hook"))
-        for each in told.records
-        if each.get("point") in points
-        and each.get("event_type") == "hook_complete"
-        and shown.is_changed(each)
-        and not each.get("shadow")
+        step.name
+        for step in story.decisions
+        if step.details.get("point") in ("before_run", "on_run_start")
+        and step.result == "changed"
+        and not step.details.get("shadow")
     ]
     return {"diff": found, "hooks": [*dict.fromkeys(by)]}
 
@@ -257,30 +263,27 @@ def _curl(page: Page, run: Mapping[str, Any]) -> str:
 
 
 def _timeline(
-    page: Page, told: steps.Told, selected: str, *, everything: bool = False
+    page: Page, story: Story, selected: str, *, only: int | None = None
 ) -> dict[str, Any]:
     """Return the rows of the timeline in chunks, of which some are empty until they are seen."""
-    view = View.from_query(page.query)
-    found = steps.build_steps(told, page.now, fold=view.fold)
-    axis = steps.build_axis(found, told.run, page.now)
-    kept = [step for step in found if view.keeps(step)]
+    told, kept = story.told, story.kept
+    axis = steps.build_axis(story.whole, told["began"], told["ended"], page.now)
     at = next((n for n, step in enumerate(kept) if step.id == selected), -1)
-    rows = [(step, *axis.bar(step, page.now)) for step in kept]
-    chunks = []
-    for number, start in enumerate(range(0, len(rows), CHUNK)):
-        is_shown = everything or number < 2 or start <= at < start + CHUNK
-        chunks.append({"number": number, "rows": rows[start : start + CHUNK] if is_shown else None})
-    step = _find_step(found, told, selected)
+    chunks: list[dict[str, Any]] = []
+    for number, start in enumerate(range(0, len(kept), CHUNK)):
+        is_shown = number < 2 or start <= at < start + CHUNK if only is None else number == only
+        some = kept[start : start + CHUNK]
+        rows = [(step, *axis.bar(step, page.now)) for step in some] if is_shown else None
+        chunks.append({"number": number, "rows": rows, "size": len(some)})
     return {
-        "view": view,
+        "view": story.view,
         "shows": SHOW,
         "chunks": chunks,
-        "row_count": len(rows),
-        "step_count": len(found),
+        "row_count": len(kept),
+        "step_count": told["all"],
+        "folded": told["folded"],
         "cuts": [(axis.place(start), end - start) for start, end in axis.cuts],
         "selected": selected,
-        "step": step,
-        "panel": None if step is None else _describe_step(page, step, told),
         "neighbours": (
             kept[at - 1].id if at > 0 else None,
             kept[at + 1].id if 0 <= at < len(kept) - 1 else None,
@@ -288,57 +291,44 @@ def _timeline(
     }
 
 
-def _find_step(found: Sequence[steps.Step], told: steps.Told, selected: str) -> steps.Step | None:
-    if not selected:
-        return None
-    for step in found:
-        if step.id == selected:
-            return step
-    unfolded = steps.build_steps(told, time.time(), fold=False)
-    hidden = next((each for each in unfolded if each.id == selected), None)
-    if hidden is None:
-        raise HTTPException(404)
-    return hidden
-
-
-def _describe_step(page: Page, step: steps.Step, told: steps.Told) -> dict[str, Any]:
+async def _read_step(page: Page, story: Story, selected: str) -> dict[str, Any]:
     """Return what the panel of a step shows."""
+    path = f"/runs/{_run_id(page)}/steps"
+    told = await page.api.get(f"{path}/{selected}")
+    step = steps.read_step(told["step"])
+    records = around = told["records"]
+    if step.kind == "hook" and any(map(shown.is_changed, records)):
+        around = (await page.api.get(f"{path}/{step.parent}"))["records"]
+    changed = [each for each in records if "after" in each]
+    before = changed[0].get("before") if changed else None
+    after = changed[-1].get("after") if changed else None
     mode = page.query.get("diff", "changes")
-    chain = _chain(step, told)
-    changed = [call for call in step.calls if "after" in call.record]
-    before = changed[0].record.get("before") if changed else None
-    after = changed[-1].record.get("after") if changed else None
-    found = diff.compare(before, after, whole=mode == "side") if changed else None
-    record = step.calls[0].record if len(step.calls) == 1 else None
-    return {
+    record = None
+    if step.kind == "hook":
+        record = {"hook": step.name, **step.details, **(records[0] if records else {})}
+    ask = next((each for each in story.approvals if each.get("approval_id") == step.id), None)
+    panel = {
         "mode": mode,
-        "chain": chain,
-        "diff": found,
+        "calls": [_describe_call(each) for each in records] if step.kind == "point" else [],
+        "chain": [each for each in around if shown.is_changed(each)],
+        "diff": diff.compare(before, after, whole=mode == "side") if changed else None,
         "before": before,
         "after": after,
         "record": record,
-        "redacted": any(call.record.get("redacted") for call in step.calls),
-        "has_digest": record is not None and ("before_digest" in record or "digest" in record),
-        "approval": describe_approval(step.about) if step.kind == "person" else None,
+        "redacted": any(each.get("redacted") for each in records),
+        "approval": None if ask is None else describe_approval(ask),
+        "about": {**step.details, **(told["tool"] or {})},
     }
+    return {"step": step, "panel": panel}
 
 
-def _chain(step: steps.Step, told: steps.Told) -> list[steps.Call]:
-    """Return the calls of the same dispatch that changed the value, in order."""
-    if step.kind == "point":
-        calls: Sequence[steps.Call] = step.calls
-    elif step.kind == "hook":
-        every = steps.build_steps(told, time.time(), fold=False)
-        points = (each.calls for each in every if each.kind == "point")
-        mine = [calls for calls in points if any(call.id == step.id for call in calls)]
-        calls = mine[0] if mine else step.calls
-    else:
-        return []
-    return [call for call in calls if shown.is_changed(call.record)]
+def _describe_call(record: Mapping[str, Any]) -> dict[str, Any]:
+    took = record.get("duration_ms")
+    seconds = None if took is None else took / 1000
+    return {**record, "status": shown.record_status(record), "seconds": seconds}
 
 
-async def _read_tab(page: Page, told: steps.Told, tab: str) -> dict[str, Any]:
-    run = told.run
+async def _read_tab(page: Page, run: Mapping[str, Any], tab: str) -> dict[str, Any]:
     if tab == "conversation":
         return {"messages": await _read_messages(page, run)}
     if tab == "events":
@@ -361,17 +351,15 @@ async def _read_messages(page: Page, run: Mapping[str, Any]) -> list[Any]:
     return found
 
 
-async def _read_events(
-    page: Page, run_id: str, names: tuple[str, ...] = (), *, ended: bool
-) -> list[dict[str, Any]]:
-    """Return the events so far whose names end so; those of a run that goes on end in silence."""
+async def _read_events(page: Page, run_id: str, *, ended: bool) -> list[dict[str, Any]]:
+    """Return the events so far; those of a run that goes on end in silence."""
     found: list[dict[str, Any]] = []
     stream = page.api.follow(f"/runs/{run_id}/events", last_event="0")
     try:
-        while len(found) < (_MARKS if names else _EVENTS):
+        while len(found) < _EVENTS:
             async with asyncio.timeout(5.0 if ended else _SILENCE):
                 _, name, data = await anext(stream)
-            if name and (not names or name.endswith(names)):
+            if name:
                 found.append(orjson.loads(data))
             if name == "end":
                 break

@@ -35,8 +35,22 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+const listed = () => [...document.querySelectorAll("[data-list] [data-row]")];
+let chosen = "";
+
+function choose(row) {
+  chosen = row.id;
+  for (const other of listed()) other.classList.toggle("selected", other === row);
+}
+
+// The choice is the browser's: rows that come anew from the server do not take it away.
+document.addEventListener("htmx:after:swap", () => {
+  const row = chosen && listed().find((other) => other.id === chosen);
+  if (row) choose(row);
+});
+
 function moveInList(key) {
-  const rows = [...document.querySelectorAll("[data-list] [data-row]")];
+  const rows = listed();
   if (!rows.length || !["j", "k", "Enter"].includes(key)) return false;
   const at = rows.findIndex((row) => row.classList.contains("selected"));
   if (key === "Enter") {
@@ -44,9 +58,8 @@ function moveInList(key) {
     rows[at].querySelector("[data-open]").click();
     return true;
   }
-  rows[at]?.classList.remove("selected");
   const next = rows[Math.min(rows.length - 1, Math.max(0, at + (key === "j" ? 1 : -1)))];
-  next.classList.add("selected");
+  choose(next);
   next.scrollIntoView({ block: "nearest" });
   return true;
 }

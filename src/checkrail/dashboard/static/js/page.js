@@ -48,3 +48,6 @@ window.addEventListener("pageshow", () => {
 document.addEventListener("htmx:config:request", (event) => {
   event.detail.ctx.request.headers["X-CSRF-Token"] = document.body.dataset.csrf;
 });
+
+// All modules listen now, those above by being imported: whoever presses keys may begin.
+document.documentElement.dataset.ready = "";
