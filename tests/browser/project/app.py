@@ -41,6 +41,15 @@ def answer(request):
 model = ScriptedModel(answer)
 
 
+def answer_late(request):
+    """Call a tool four hundred times before there is an answer."""
+    turns = sum(message["role"] == "tool" for message in request.messages)
+    return ToolCall(f"tc_{turns}", "lookup", {"order": f"A-{turns}"}) if turns < 400 else "Done"
+
+
+patient_model = ScriptedModel(answer_late)
+
+
 def lookup(order: str) -> str:
     """Look up an order."""
     return f"{order} is on its way"
