@@ -63,7 +63,7 @@ test-browser: .venv/synced browser ## the dashboard's stories in a real Chromium
 	$(BIN)/pytest tests/browser
 
 screenshots: .venv/synced browser ## pictures of every page of the dashboard, in .checkrail/screenshots
-	CHECKRAIL_SCREENSHOTS=$(SCREENSHOTS) $(BIN)/pytest tests/browser/test_screenshots.py
+	CHECKRAIL_SCREENSHOTS=$(SCREENSHOTS) $(BIN)/pytest -m screenshots tests/browser
 
 # Of the system, else Debian's package where one may be installed, else Playwright's own.
 browser: .venv/synced

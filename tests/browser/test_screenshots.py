@@ -49,9 +49,7 @@ PAGES = {
     "not-found": "/ui/nowhere",
 }
 
-pytestmark = pytest.mark.skipif(
-    "CHECKRAIL_SCREENSHOTS" not in os.environ, reason="make screenshots takes them"
-)
+pytestmark = pytest.mark.screenshots
 
 
 @pytest.fixture(scope="module")
