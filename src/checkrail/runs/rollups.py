@@ -67,6 +67,7 @@ class RollupWriter:
         self._database = database
         self._writer_id = writer_id
         self._counts: dict[tuple[int, float], dict[Key, Figures]] = {}
+        self._new: dict[tuple[float, Key], Figures] = {}  # of minutes, not summed yet
         self._dirty = False
 
     def add_call(self, row: StoredRecord, level: str) -> None:
@@ -95,15 +96,23 @@ class RollupWriter:
         self._add((RUN, "", row.agent_name, row.owner or ""), told, ms)
 
     def _add(self, key: Key, told: Mapping[str, Any], ms: float) -> None:
-        now = self._database.time()
-        for seconds in _KEPT:
-            times = self._counts.setdefault((seconds, now // seconds * seconds), {})
-            figures = times.setdefault(key, {"ms": 0.0, "buckets": [0] * _BUCKETS})
-            for name, value in told.items():
-                figures[name] = figures.get(name, 0) + value
-            figures["ms"] += ms
-            figures["buckets"][bucket_of(ms)] += 1
-        self._dirty = True
+        minute = self._database.time() // MINUTE * MINUTE
+        figures = self._new.get((minute, key))
+        if figures is None:
+            figures = self._new[minute, key] = {"ms": 0.0, "buckets": [0] * _BUCKETS}
+        for name, value in told.items():
+            figures[name] = figures.get(name, 0) + value
+        figures["ms"] += ms
+        figures["buckets"][bucket_of(ms)] += 1
+
+    def _sum_new(self) -> bool:
+        """Add what was counted since the last time to its minutes and hours; False: nothing."""
+        new, self._new = self._new, {}
+        for (minute, key), figures in new.items():
+            for seconds in _KEPT:
+                times = self._counts.setdefault((seconds, minute // seconds * seconds), {})
+                times[key] = sum_figures([times.get(key, {}), figures])
+        return bool(new)
 
     async def serve(self) -> None:
         """Store figures again and again, until cancelled."""
@@ -113,7 +122,8 @@ class RollupWriter:
 
     async def flush(self) -> None:
         """Store what is not stored yet."""
-        if not self._dirty:
+        now = self._database.time()
+        if not self._sum_new() and not self._dirty:
             return
         self._dirty = False
         rows = [
@@ -127,8 +137,7 @@ class RollupWriter:
             self._dirty = True
             log.exception("figures of runs and hooks could not be stored; it is tried again")
             return
-        now = self._database.time()
-        self._counts = {
+        self._counts = {  # what is counted since then may still be of a minute that began before
             at: counts for at, counts in self._counts.items() if at[1] + at[0] > now - 1
         }
 

@@ -1,5 +1,8 @@
 """Figures of runs and hooks over a window."""
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
 from checkrail import Block
@@ -68,6 +71,21 @@ async def test_figures_of_several_processes_are_added_and_none_twice(services):
         await made.flush()
     rows = await database.read(lambda reads: rollups.load(reads, RUN, MINUTE, 0.0, owner="ann"))
     assert sum_figures(each.figures for each in rows)["runs"] == 4
+
+
+async def test_what_is_counted_while_figures_are_stored_is_stored_with_its_minute(services):
+    now = [59.9]
+    database = services.database
+    made = RollupWriter(SimpleNamespace(time=lambda: now[0], write=database.write), "late")
+    made._add((RUN, "", "echo", "late"), {"runs": 1}, 5.0)
+    storing = asyncio.create_task(made.flush())
+    await asyncio.sleep(0)
+    made._add((RUN, "", "echo", "late"), {"runs": 1}, 5.0)
+    now[0] = 65.0
+    await storing
+    await made.flush()
+    rows = await database.read(lambda reads: rollups.load(reads, RUN, MINUTE, 0.0, owner="late"))
+    assert [(each.moment, each.figures["runs"]) for each in rows] == [(0.0, 2)]
 
 
 def test_percentiles_are_within_their_bucket():
