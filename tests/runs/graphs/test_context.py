@@ -6,7 +6,12 @@ from typing import TypedDict
 import pytest
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from checkrail.runs.graphs.context import drop_unknown, graph_context, mirror_settings
+from checkrail.runs.graphs.context import (
+    context_names,
+    drop_unknown,
+    graph_context,
+    mirror_settings,
+)
 
 
 @dataclasses.dataclass
@@ -64,14 +69,16 @@ def test_unknown_keys_are_dropped(schema, known):
     ("given", "left"),
     [
         ({"model": "x", "other": "x"}, {"model": "x", "mine": 1}),
-        ({"other": "y"}, {"model": "x", "other": "x", "mine": 1}),
         ("text", {"model": "x", "other": "x", "mine": 1}),
         (None, {"model": "x", "other": "x", "mine": 1}),
     ],
 )
 def test_what_a_graph_does_not_know_of_its_context_is_not_in_its_config_either(given, left):
     configurable = {"model": "x", "other": "x", "mine": 1}
-    assert drop_unknown(configurable, given, graph_context(Plain, given)) == left
+    names = context_names(None, given)
+    assert drop_unknown(configurable, names, graph_context(Plain, given)) == left
+    said = {"configurable": configurable}
+    assert context_names(said, given) == []
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from checkrail.runs.errors import (
 )
 from checkrail.runs.execute.worker import Worker
 from checkrail.runs.finish.canceller import Canceller
-from checkrail.runs.graphs.context import mirror_settings
+from checkrail.runs.graphs.context import context_names, mirror_settings
 from checkrail.runs.services import HOOK, MESSAGE, AgentsSeen, RunServices
 from checkrail.runs.summaries import summary_columns
 from checkrail.store import assistants, idempotency, records, runs, sessions, threads
@@ -281,7 +281,7 @@ class Admission:
             request,
             config=_merge_settings(assistant.config, config),
             context=_merge_settings(assistant.context, context),
-            context_given=bool(request.context),
+            context_names=context_names(request.config, request.context),
         )
         now = self._parts.database.time()
         agent = self._parts.catalogue.require_runnable(assistant.graph_id)

@@ -37,7 +37,7 @@ class RunRequest:
     command: Mapping[str, Any] | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
-    context_given: bool = False  # by whoever requests it, and not as `configurable` alone
+    context_names: Sequence[str] = ()  # given as context alone, and not as `configurable`
     metadata: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: Mapping[str, Any] | None = None
     stream_mode: Sequence[str] = ("values",)
@@ -72,7 +72,7 @@ class RunRequest:
         given = {
             "config": self.config,
             "context": self.context,
-            "context_given": self.context_given,
+            "context_names": [*self.context_names],
             "command": self.command,
             "checkpoint": self.checkpoint,
             "stream_mode": [*self.stream_mode],

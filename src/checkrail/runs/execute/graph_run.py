@@ -226,7 +226,7 @@ class GraphRun(ABC):
             command=kwargs.get("command"),
             config=_with_metadata(kwargs.get("config") or {}, row.metadata),
             context=kwargs.get("context"),
-            context_given=kwargs.get("context_given", False),
+            context_names=kwargs.get("context_names") or (),
             checkpoint=kwargs.get("checkpoint"),
             assistant_id=row.assistant_id,
             graph_id=row.agent_name,

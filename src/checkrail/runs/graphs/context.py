@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -31,16 +31,21 @@ def graph_context(schema: Any, given: Any) -> Any:
     return {key: value for key, value in (given or {}).items() if _has_field(schema, key)}
 
 
-def drop_unknown(configurable: Mapping[str, Any], given: Any, known: Any) -> Mapping[str, Any]:
-    """Return `configurable` without what it has of a run's context that the graph does not know."""
-    if not isinstance(given, Mapping) or not isinstance(known or {}, Mapping):
+def context_names(config: Mapping[str, Any] | None, context: Any) -> list[str]:
+    """Return the settings that a request gives as its context alone."""
+    configurable = (config or {}).get("configurable") or {}
+    given = context if isinstance(context, Mapping) else {}
+    return [name for name in given if name not in configurable]
+
+
+def drop_unknown(
+    configurable: Mapping[str, Any], names: Collection[str], known: Any
+) -> Mapping[str, Any]:
+    """Return `configurable` without those of these settings that a graph's context lacks."""
+    if not names or not isinstance(known or {}, Mapping):
         return configurable
-    unknown = given.keys() - (known or {}).keys()
-    return {
-        key: value
-        for key, value in configurable.items()
-        if key not in unknown or value != given[key]
-    }
+    unknown = {*names} - (known or {}).keys()
+    return {key: value for key, value in configurable.items() if key not in unknown}
 
 
 def _has_field(schema: Any, name: str) -> bool:

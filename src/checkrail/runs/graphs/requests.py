@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -39,7 +39,7 @@ class GraphRequest:
     command: Mapping[str, Any] | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
-    context_given: bool = False  # by the request itself, and not as `configurable` alone
+    context_names: Collection[str] = ()  # given as context alone, and not as `configurable`
     checkpoint: Mapping[str, Any] | None = None
     assistant_id: str | None = None
     graph_id: str | None = None
@@ -70,8 +70,7 @@ def build_config(request: GraphRequest, context: Any = None) -> RunnableConfig:
     """
     given = request.config
     configurable = given.get("configurable") or {}
-    if request.context_given:
-        configurable = drop_unknown(configurable, request.context, context)
+    configurable = drop_unknown(configurable, request.context_names, context)
     known = _known_ids(request)
     said = {**_user_id(request.user), **configurable}
     config: dict[str, Any] = {
