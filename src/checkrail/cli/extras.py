@@ -18,6 +18,7 @@ PACKAGES = {
         "fastapi",
         "httpcore2",
         "httpx2",
+        "jinja2",
         "langchain_core",
         "langgraph.checkpoint.base",
         "langgraph.checkpoint.postgres",
