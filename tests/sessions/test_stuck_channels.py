@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from checkrail.llm import timeouts
-from checkrail.sessions import channel_host, sending
+from checkrail.sessions import channel_host, replies
 
 from .conftest import FILE, open_desk
 
@@ -48,7 +48,7 @@ PLACES = ("open", "send", "close")
 @pytest.fixture
 def impatient(monkeypatch):
     monkeypatch.setattr(channel_host, "_OPENING", 0.1)
-    monkeypatch.setattr(sending, "_CALLING", 0.1)
+    monkeypatch.setattr(replies, "_CALLING", 0.1)
     monkeypatch.setattr(timeouts, "GRACE", 0.1)
 
 
@@ -61,7 +61,7 @@ async def test_what_does_not_end_holds_up_neither_the_start_nor_others_nor_the_s
         host = desk.sessions.host
         assert (await desk.client.post("/channels/open", content=b"{}")).status_code == 503
         channel = host.channels["send"]
-        said = sending.Address("send", "1", "room")
+        said = replies.Address("send", "1", "room")
         await channel.accept([channel_host.Inbound("message", "1", said, "ada", "Hello")])
         [row] = (await desk.client.get("/messages")).json()
         while True:

@@ -135,13 +135,15 @@ def test_what_changes_something_is_not_for_viewers():
 
 def test_hooks_are_for_admins_and_a_runner_s_routes_for_runners():
     assert {rule.needs for rule in HOOKS} == {"admin"}
-    assert {rule.needs for rule in RUNNER if rule.path != "/runners"} == {"runner"}
-    assert {rule.needs for rule in RUNNER if rule.path == "/runners"} == {"admin"}
+    shown = {"/runners", "/queue"}
+    assert {rule.needs for rule in RUNNER if rule.path not in shown} == {"runner"}
+    assert {rule.needs for rule in RUNNER if rule.path in shown} == {"admin"}
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
 def test_everything_of_the_gateway_is_for_members(method):
-    calls = {"/gateway/calls", "/gateway/calls/{call_id}"}  # records, which viewers may read
+    records = ("", "/stats", "/{call_id}")  # which viewers may read
+    calls = {f"/gateway/calls{path}" for path in records}
     assert {rule.needs for rule in GATEWAY if rule.path not in calls} == {"member"}
     assert find(method, "/gateway/v1/chat/completions").rule in GATEWAY
 

@@ -195,6 +195,7 @@ async def test_events_are_given_as_they_are_kept_up_to_the_end(client):
     assert [(each["id"], each["event"]) for each in sent] == [
         (str(each["seq"]), each["event"]) for each in told
     ]
+    assert all(each.pop("time") > 0 for each in told)
     assert told[0] == {
         "seq": 1,
         "event": "metadata",
