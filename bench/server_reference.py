@@ -8,7 +8,7 @@ import signal
 import statistics
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -102,7 +102,8 @@ def langgraph_server(project: Path) -> Iterator[Served]:
         until_open(process, port, project / "process.log", _PATIENCE)
         yield Served(port, process.pid)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it may not have started
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(60)
 
 
