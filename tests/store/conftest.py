@@ -1,7 +1,9 @@
 """Both databases, real and with the tables of this version."""
 
+import psycopg
 import pytest
 from sqlalchemy import event
+from sqlalchemy.exc import DisconnectionError
 
 from checkrail.store import migrate
 from checkrail.store.engines import open_engine, sqlite_url
@@ -13,10 +15,20 @@ def _patient(connection, _record):
     connection.commit()
 
 
+def _check(connection, _record, _proxy):
+    # Other tests of this process restart the server, or end its connections.
+    try:
+        connection.execute("SELECT 1")
+        connection.rollback()
+    except psycopg.OperationalError:
+        raise DisconnectionError from None
+
+
 @pytest.fixture(scope="session")
 def postgres_engine(postgres):
     engine = open_engine(postgres.fresh())
     event.listen(engine, "connect", _patient)
+    event.listen(engine, "checkout", _check)
     migrate.upgrade(engine)
     yield engine
     engine.dispose()
