@@ -72,7 +72,7 @@ class RunRequest:
         given = {
             "config": self.config,
             "context": self.context,
-            "context_names": [*self.context_names],
+            "context_names": [*self.context_names] or None,
             "command": self.command,
             "checkpoint": self.checkpoint,
             "stream_mode": [*self.stream_mode],
